@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, work, tree, collectives,
- * group, random, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler, statedict,
- * checkpoint, preemption, safetensors, model_file, tracker, utility. */
+ * group, random, segment, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler,
+ * statedict, checkpoint, preemption, safetensors, model_file, tracker, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -23,6 +23,7 @@
 #include <accel/safetensors.h>
 #include <accel/sampler.h>
 #include <accel/scheduler.h>
+#include <accel/segment.h>
 #include <accel/sharding.h>
 #include <accel/state.h>
 #include <accel/statedict.h>

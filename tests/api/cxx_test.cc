@@ -428,6 +428,26 @@ struct layer {
 };
 
 void
+test_segments ()
+{
+    float drawn = 0;
+    segment dropout ([&] { drawn = accel_generator_uniform (accel_default_generator ()); },
+                     segment_options ().preserve_rng_state (true));
+    dropout.forward ();
+    const float first_drawn = drawn;
+    dropout.recompute ();
+    dropout.end ();
+    ok (drawn == first_drawn && dropout.get (), "a segment is computed again");
+    segment throwing ([] { throw std::out_of_range ("layer"); });
+    try {
+        throwing.forward ();
+        ok (false, "a segment throws");
+    } catch (const std::out_of_range &e) {
+        ok (std::string (e.what ()) == "layer", "a segment throws");
+    }
+}
+
+void
 test_training (accelerator &acc)
 {
     model net ({ { "w", { 2, 3 } }, { "b", { 3 } }, { "seen", { 1 }, 0, true } });
@@ -687,6 +707,7 @@ main (int argc, char **argv)
         test_evaluation (acc);
         test_groups (acc);
         test_schedulers (acc);
+        test_segments ();
         test_training (acc);
         test_trackers (acc);
         test_exceptions (acc);

@@ -182,6 +182,12 @@ struct sharding_options : accel_sharding_options {
     ACCEL_SET_ (prefetch_layers) ACCEL_SET_ (max_live_params)
 };
 
+struct segment_options : accel_segment_options {
+    ACCEL_OPTIONS_ (segment_options, accel_segment_options)
+    ACCEL_SET_ (forward) ACCEL_SET_ (user) ACCEL_SET_ (generator) ACCEL_SET_FLAG_ (preserve_rng_state)
+    ACCEL_SET_ (activations) ACCEL_SET_ (activation_bytes)
+};
+
 struct optimizer_options : accel_optimizer_options {
     ACCEL_OPTIONS_ (optimizer_options, accel_optimizer_options)
     ACCEL_SET_NUMBER_ (lr) ACCEL_SET_NUMBER_ (weight_decay) ACCEL_SET_NUMBER_ (beta1) ACCEL_SET_NUMBER_ (beta2)

@@ -189,6 +189,52 @@ class model {
     detail::handle<accel_model, accel_model_destroy> own_;
 };
 
+/** A part of a forward pass that is computed again in the backward pass: activation checkpointing.  @p options need no
+ * function. */
+class segment {
+  public:
+    explicit segment (std::function<void ()> forward, accel_segment_options options = segment_options ())
+        : body_ (std::make_unique<body> (body { std::move (forward), nullptr }))
+    {
+        accel_segment *raw = nullptr;
+        detail::attempt call;
+        options.user = body_.get ();
+        options.forward = [] (void *user, accel_error *err) {
+            body *own = static_cast<body *> (user);
+            return detail::run (err, own->function, &own->thrown);
+        };
+        call (accel_segment_create (&raw, &options, call.err ()));
+        own_.reset (raw);
+    }
+
+    accel_segment *get () const noexcept { return own_.get (); }
+
+    void forward () { run (accel_segment_forward); }
+    void recompute () { run (accel_segment_recompute); }
+    void end () noexcept { accel_segment_end (get ()); }
+
+  private:
+    struct body {
+        std::function<void ()> function;
+        std::exception_ptr thrown;
+    };
+
+    template <class F>
+    void
+    run (F function)
+    {
+        detail::attempt call;
+        body_->thrown = nullptr;
+        const accel_status status = function (get (), call.err ());
+        if (status && body_->thrown)
+            std::rethrow_exception (body_->thrown);
+        call (status);
+    }
+
+    std::unique_ptr<body> body_;
+    detail::handle<accel_segment, accel_segment_destroy> own_;
+};
+
 /** An optimizer of the program's own; functions may be empty but for step. */
 struct custom_optimizer {
     double lr;

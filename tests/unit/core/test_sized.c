@@ -81,6 +81,13 @@ step (void *user, const struct accel_update *update, struct accel_error *why)
     return ACCEL_OK;
 }
 
+static enum accel_status
+compute (void *user, struct accel_error *why)
+{
+    (void) user, (void) why;
+    return ACCEL_OK;
+}
+
 static double
 halve (void *user, uint64_t at)
 {
@@ -253,6 +260,13 @@ CALL (tracker_calls)
 }
 CALL (ddp) { return accel_model_set_ddp_sized (size, model, given, &err); }
 CALL (sharding) { return accel_model_set_sharding_sized (size, model, given, &err); }
+CALL (segment)
+{
+    struct accel_segment *made = NULL;
+    enum accel_status status = accel_segment_create_sized (size, &made, given, &err);
+    accel_segment_destroy (made);
+    return status;
+}
 CALL (subset)
 {
     struct accel_dataset *made = NULL;
@@ -350,6 +364,7 @@ static struct {
     ROW (model_create, parameter, grad, parameter, .name = "w", .data = &tensors[0].dl),
     ROW (model_set_ddp, ddp_options, use_error_feedback, ddp, .bucket_cap_mb = 1),
     ROW (model_set_sharding, sharding_options, max_live_params, sharding, .strategy = ACCEL_SHARDING_NONE),
+    ROW (segment_create, segment_options, activation_bytes, segment, .forward = compute),
     ROW (model_initialize, initializer, std, initializer, .mean = 1),
     ROW (model_set_file_names, file_name, transposed, file_names, .ours = "*", .theirs = "*"),
     ROW (dataset_subset, dataset, read_many, subset, 4, &number, 1, sample_is_index),
