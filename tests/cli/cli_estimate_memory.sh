@@ -510,6 +510,8 @@ sample () {
         done | awk '$1 == "Pss:" { sum += $2 } END { print sum }' && sleep 0.3
     done >samples
 }
+# has_stepped: or it has ended
+has_stepped () { grep -q "^step *3 of" log || ! kill -0 "$job"; }
 # runs_as_estimated STAGE: two processes of examples/gpt
 runs_as_estimated () {
     rm -rf pid.* project
@@ -517,11 +519,7 @@ runs_as_estimated () {
         --data "$srcdir/examples/data/shakespeare.txt" --n_embd 1024 --n_layer 16 --n_positions 128 --length 8 --total_batch_size 2 --batch_size 1 \
         --steps 100000 --save_every 100000 --evaluate_every 100000 --project_dir project --shard "$1" >log 2>&1 &
     job=$!
-    tries=0
-    while ! grep -q "^step *3 of" log && kill -0 $job && [ $tries -lt 3000 ]; do
-        sleep 0.1
-        tries=$((tries + 1))
-    done
+    wait_for has_stepped
     sample
     cat pid.* | xargs kill -KILL || :
     wait $job || :
