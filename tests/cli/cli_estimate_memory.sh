@@ -514,7 +514,7 @@ sample () {
 has_stepped () { grep -q "^step *3 of" log || ! kill -0 "$job"; }
 # runs_as_estimated STAGE: two processes of examples/gpt
 runs_as_estimated () {
-    rm -rf pid.* project
+    rm -rf pid.* project samples log
     "$accelerate" launch --cpu --num_processes 2 --num_cpu_threads_per_process 1 sh ./rank.sh "$builddir/examples/gpt/gpt" \
         --data "$srcdir/examples/data/shakespeare.txt" --n_embd 1024 --n_layer 16 --n_positions 128 --length 8 --total_batch_size 2 --batch_size 1 \
         --steps 100000 --save_every 100000 --evaluate_every 100000 --project_dir project --shard "$1" >log 2>&1 &
