@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The state of a launcher among others.  state.c has what is known of machines, peer.c connections,
- * coordinator.c machine 0's part, participant.c that of the others, peers.c what all do in each turn. */
+ * coordinator.c machine 0's part, participant.c that of the others, notice.c that ranks are to save and stop,
+ * peers.c what all do in each turn. */
 #ifndef HOSTS_PEERS_STATE_H
 #define HOSTS_PEERS_STATE_H
 
@@ -162,18 +163,20 @@ void peers_reset_machine (struct peers_machine *machine);
 /** All machines begin anew. */
 void peers_reset (struct peers *peers);
 
+/** Whether a failure of @p end may be followed by another start of all ranks. */
+bool peers_may_start_again (const struct peers *peers);
+
+/** When our own part was over and the outcome known; ms. */
+int64_t peers_settled_ms (const struct peers *peers);
+
+/* notice.c */
+
 /** Send peers, but not @p from, that all ranks are to save and stop.  NULL: all peers */
 void peers_put_notice (struct peers *peers, const struct peer *from);
 
 /** All ranks are to save and stop, because of @p why, copied; unless there is a reason already.
  *  @param from  who has said so; machine 0 tells the others.  NULL: this launcher, which tells all */
 void peers_set_notice (struct peers *peers, const char *why, const struct peer *from);
-
-/** Whether a failure of @p end may be followed by another start of all ranks. */
-bool peers_may_start_again (const struct peers *peers);
-
-/** When our own part was over and the outcome known; ms. */
-int64_t peers_settled_ms (const struct peers *peers);
 
 /* peers.c */
 
