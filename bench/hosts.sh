@@ -5,6 +5,7 @@
 #   hosts.sh start ACCELERATE [ROUNDS] [HOSTS...]
 #   hosts.sh reduce BENCH_COLLECTIVES MPI_ALLREDUCE [veth|memory] [ROUNDS] [ENGINE...]
 #   hosts.sh small BENCH_COLLECTIVES MPI_ALLREDUCE [veth|memory] [ROUNDS] [ITERATIONS]
+#   hosts.sh restart ACCELERATE BENCH_MEMORY [MIB] [ROUNDS]
 #   hosts.sh overlap BENCH_OVERLAP [veth|memory] [device|free|shared] [ROUNDS]
 #
 # start: from the command to the first line of rank 0, one rank on each host, started from a host without ranks.
@@ -15,6 +16,8 @@
 # between two namespaces, by TCP; "memory": all ranks are on this machine and only believe to be on two hosts, so that
 # MPI's shared memory is the network.
 # small: the same for broadcasts, all-gathers and barriers, beside MPI_Bcast, MPI_Allgather and MPI_Barrier.
+# restart: from SIGKILL of a rank to the end of the next step, from checkpoints in memory, 2 hosts of one rank; parameters of
+# MIB (0.1).  A line of each round.
 # overlap: how much of an all-reduce's time a computation hides on such hosts, with engine mpi.
 # All competitors run in turns, ROUNDS times each; the figures are medians.  Needs root.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -160,6 +163,15 @@ connect () {
     export ACCEL_ENGINE_PATH
     if [ "$network" = veth ]; then hosts up 2 || exit; else wrapper; fi
 }
+bench_restart () {
+    [ $# -ge 2 ] && accelerate=$(absolute "$1") && bench=$(absolute "$2") && [ -x "$accelerate" ] && [ -x "$bench" ] || usage
+    connect veth "$(dirname "$accelerate")/bench/bench"
+    for round in $(seq "${4:-5}"); do
+        hosts exec host1 timeout -k 5 120 "$accelerate" launch --quiet --cpu --starter mpirun --hosts host1,host2 \
+            --num_cpu_threads_per_process 1 --max_restarts 1 --memory_checkpoint_every 10 "$bench" "$work/killed" \
+            "${3:-0.1}" 200 2>>"$work/errors" | grep SIGKILL || { cat "$work/errors"; exit 1; }
+    done
+}
 bench_overlap () {
     bench=$(absolute "$1") && [ -x "$bench" ] || usage
     connect "${2:-veth}" "$bench"
@@ -235,7 +247,7 @@ _start) # on a host, by bench_start
     time_start "$3"
     exit
     ;;
-start | reduce | small | overlap) [ $# -gt 1 ] || usage ;;
+start | reduce | small | restart | overlap) [ $# -gt 1 ] || usage ;;
 *) usage ;;
 esac
 work=$(mktemp -d) || exit 1
