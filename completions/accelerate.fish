@@ -334,7 +334,7 @@ function __accelerate_flags
                 --context_length\t'also estimate inference with so many tokens' \
                 --batch_size\t'sequences at a time, for --context_length' \
                 --training\t'also estimate training with each optimizer' \
-                --sharding\t'also estimate training by native programs, in each ZeRO stage' \
+                --sharding\t'also estimate training by native programs, per ZeRO stage' \
                 --share_parameters\t'one copy of the parameters for all processes, for --sharding' \
                 --follow_links\t'accept shards that are symbolic links' \
                 --json\t'print JSON'

@@ -287,7 +287,7 @@ _accelerate () {
             '--context_length:also estimate inference with so many tokens'
             '--batch_size:sequences at a time, for --context_length'
             '--training:also estimate training with each optimizer'
-            '--sharding:also estimate training by native programs, in each ZeRO stage'
+            '--sharding:also estimate training by native programs, per ZeRO stage'
             '--share_parameters:one copy of the parameters for all processes, for --sharding'
             '--follow_links:accept shards that are symbolic links'
             '--json:print JSON'

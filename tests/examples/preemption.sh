@@ -36,10 +36,11 @@ has_lines () { has_ended || [ "$(wc -l <"${1:-log}")" -ge "$2" ]; }
 # ranks: their pids
 ranks () {
     for child in $(pgrep -P "$launcher"); do
-        pgrep -P "$child" -x resume
+        pgrep -P "$child" -x "${1:-resume}"
     done
-    pgrep -P "$launcher" -x resume
+    pgrep -P "$launcher" -x "${1:-resume}"
 }
+have_begun () { has_ended || [ "$(ranks "$1" | wc -l)" = 2 ]; }
 
 test_expect_success 'a run that is never asked' '
     start -- --project_dir whole --log whole.log && finish && test "$(wc -l <whole.log)" = $total'
@@ -72,8 +73,8 @@ test_expect_success 'a file asks for a checkpoint, and is removed' '
     rm -f log && start --checkpoint_file ask -- --project_dir file --log log --step_ms 60 && wait_for has_lines log 24 &&
     : >ask && finish && ! test -e ask && test "$(ls file/checkpoints | wc -l)" = 2 && cmp log whole.log'
 test_expect_success 'SIGUSR1 ends no program that does not know it' '
-    { "$accelerate" launch --cpu --num_processes 2 sh -c "touch up.\$RANK; exec sleep 1" & } && pid=$! &&
-    wait_for test -e up.1 && kill -USR1 $pid && wait $pid'
+    { "$accelerate" launch --cpu --num_processes 2 sleep 1.5 & } && launcher=$! &&
+    wait_for have_begun sleep && { kill -USR1 $launcher || :; } && wait $launcher'
 test_expect_success 'a rank that fails ends the others at once, although they take SIGTERM for a request' '
     rm -f log && start -- --project_dir fail --log log --step_ms 60000 && wait_for has_lines log 8 &&
     kill -ABRT "$(ranks | sed -n 2p)" && test_exit 134 finish && ! grep "had to be killed" run.err'

@@ -53,6 +53,11 @@ test_expect_success 'a spot notice of one machine' '
 stops_in_time () {
     of_second="--time_limit $1" && begin ./saves && have_saved "at the time limit" && all_clean host1 host2
 }
+test_expect_success 'SIGTERM to the launcher of one machine' '
+    of_second= && begin ./saves && on host2 pkill -TERM -x accelerate && wait_for test -s status.0 && wait_for test -s status.1 &&
+    cat status.? err.? && ls saved.* && [ "$(cat status.0 status.1)" = "75
+143" ] && [ "$(find . -name "saved.*" | wc -l)" = 4 ] && grep -x "accelerate: ended by SIGTERM on host2" err.0 &&
+    grep -x "accelerate: ended by SIGTERM" err.1 && all_clean host1 host2'
 if is_long; then
 test_expect_success 'a time limit that is over on one machine first' '
     if stops_in_time 8; then :; elif stops_in_time 30; then :; else stops_in_time 90; fi'

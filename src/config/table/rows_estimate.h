@@ -37,7 +37,7 @@
 
     { .key = "sharding", OPT_FLAG (sharding), .group = GROUP_GENERAL, .commands = COMMAND_ESTIMATE_MEMORY,
       .properties = PROPERTY_EXTENSION,
-      .help = "also estimate training by native programs, in each ZeRO stage",
+      .help = "also estimate training by native programs, per ZeRO stage",
       .doc = "Also estimate training by native programs, with AdamW and --mixed_precision, in each stage of ZeRO as "
              "accel_sharding(3) divides the model: by 1, 2, 4 and so on processes, and by --num_processes." },
 

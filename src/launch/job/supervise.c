@@ -24,16 +24,6 @@ enum {
     IMPATIENT_READER_MS = 1000, /* how long our reader may take nothing after a signal that ends the job immediately */
 };
 
-static void
-take_signals (struct supervisor *supervisor)
-{
-    struct signalfd_siginfo infos[8];
-    ssize_t length;
-    while ((length = read (supervisor->signals, infos, sizeof infos)) > 0)
-        for (size_t i = 0; i < (size_t) length / sizeof *infos; i++)
-            shutdown_take_signal (supervisor, &infos[i]);
-}
-
 static struct job_peers *
 peers_of (const struct supervisor *supervisor)
 {
@@ -48,6 +38,32 @@ stop_for (struct supervisor *supervisor, const char *reason)
     if (peers && peers->notice)
         peers->notice (peers, reason);
     shutdown_stop_for (supervisor, reason);
+}
+
+/* A signal to this launcher is one for the job: ranks on other machines save, too, instead of failing with ours. */
+static void
+pass_on_signal (struct supervisor *supervisor)
+{
+    struct job_peers *peers = peers_of (supervisor);
+    const struct job *job = supervisor->job;
+    char why[sizeof job->notice];
+    if (!peers || !peers->notice || job->end != JOB_STOPPED || job->signal != SIGTERM)
+        return;
+    snprintf (why, sizeof why, "by SIGTERM on %s", job->plan->host);
+    peers->notice (peers, why);
+}
+
+static void
+take_signals (struct supervisor *supervisor)
+{
+    struct signalfd_siginfo infos[8];
+    bool was_stopping = supervisor->stop_ms;
+    ssize_t length;
+    while ((length = read (supervisor->signals, infos, sizeof infos)) > 0)
+        for (size_t i = 0; i < (size_t) length / sizeof *infos; i++)
+            shutdown_take_signal (supervisor, &infos[i]);
+    if (!was_stopping)
+        pass_on_signal (supervisor);
 }
 
 static void
