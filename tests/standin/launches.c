@@ -14,11 +14,13 @@
 #include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST = 120, MANY = 40, FEW = 10, FIRST_STEPS = 2, STEPS = 4, TYPES = 4 };
 
 static bool is_large;
 static void (*count_calls) (struct standin_counts *counts);
+static int (*set_device) (int device);
 
 static const enum accel_dtype types[TYPES]
     = { ACCEL_FLOAT32, ACCEL_BFLOAT16, ACCEL_FLOAT8_E4M3FN, ACCEL_FLOAT8_E5M2 };
@@ -257,6 +259,8 @@ find_counter (void)
     void *module = dlopen (path, RTLD_NOW | RTLD_NOLOAD);
     if (module)
         *(void **) &count_calls = dlsym (module, "standin_count");
+    if (module)
+        *(void **) &set_device = dlsym (module, "cudaSetDevice");
 }
 
 static void
@@ -353,6 +357,53 @@ count_norms (void)
     accel_close (run.acc);
 }
 
+/* Whether an error of the program's own CUDA work was found by the call that @begin names. */
+static bool
+is_blamed (enum accel_status status, const char *begin)
+{
+    return status == ACCEL_ERR_SYSTEM && !strncmp (err.text, begin, strlen (begin))
+           && strstr (err.text, "the program's own CUDA work failed before this call");
+}
+
+static void
+blame_calls (void)
+{
+    enum { NONE = 99 }; /* the number of no GPU */
+    static const char norm_at[] = "accel_clip_grad_norm at ";
+    struct run run = { .plan = plans };
+    struct accel_model *model;
+    float norm;
+    if (!set_device)
+        return;
+    MUST (accel_open (&run.acc, &(struct accel_options){ .device_placement = ACCEL_NO }, &err));
+    run.device = accel_device (run.acc);
+    struct accel_tensor data = make (&run, ACCEL_FLOAT32, 6), grad = make (&run, ACCEL_FLOAT32, 6);
+    data.dl.shape = data.shape;
+    grad.dl.shape = grad.shape;
+    MUST (accel_model_create (&model, &(struct accel_parameter){ "w", &data.dl, &grad.dl }, 1, &err));
+    MUST (accel_optimizer_create (&run.optimizer, model, ACCEL_ADAMW, NULL, &err));
+    MUST (accel_clip_grad_norm (model, 0.5, &norm, NULL, &err)); /* makes the table */
+    ok (is_blamed (set_device (NONE) ? accel_clip_grad_norm (model, 0.5, NULL, NULL, &err) : ACCEL_OK, norm_at),
+        "clipping finds an error of the program, and names itself: %s", err.text);
+    ok (is_blamed (set_device (NONE) ? accel_clip_grad_norm (model, 0.5, &norm, NULL, &err) : ACCEL_OK, norm_at),
+        "also if the norm is asked for: %s", err.text);
+    ok (is_blamed (set_device (NONE) ? accel_clip_grad_value (model, 0.5, &err) : ACCEL_OK,
+                   "accel_clip_grad_value at "),
+        "by clipping values: %s", err.text);
+    ok (is_blamed (set_device (NONE) ? accel_optimizer_step (run.optimizer, &err) : ACCEL_OK,
+                   "accel_optimizer_step at "),
+        "by a step: %s", err.text);
+    ok (is_blamed (set_device (NONE) ? accel_optimizer_zero_grad (run.optimizer, &err) : ACCEL_OK,
+                   "accel_optimizer_zero_grad: "),
+        "and where gradients become 0: %s", err.text);
+    MUST (accel_optimizer_step (run.optimizer, &err)); /* once */
+    accel_optimizer_destroy (run.optimizer);
+    accel_model_destroy (model);
+    accel_tensor_release (&data);
+    accel_tensor_release (&grad);
+    accel_close (run.acc);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -363,5 +414,6 @@ main (int argc, char **argv)
             compare (&plans[i]);
     compare_clipped ();
     count_norms ();
+    blame_calls ();
     return done_testing ();
 }

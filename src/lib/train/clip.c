@@ -35,8 +35,9 @@ find_norms (struct accel_model *model, const struct comm_site *site, double p, s
     if (model->sharding.reduced)
         return sharding_norms (model, site, p, err);
     memory_list_norm (gradients, model->memory, model->device, model_pending (model), p, model->norms);
-    return model->memory->read (model->device, model->host_norms, model->norms,
-                                gradients->count * sizeof *model->norms, err);
+    enum accel_status status = model->memory->read (model->device, model->host_norms, model->norms,
+                                                    gradients->count * sizeof *model->norms, err);
+    return status ? comm_fail_in (site, status, err) : ACCEL_OK;
 }
 
 UNFUSED static void
@@ -153,7 +154,8 @@ clip_on_device (const struct clipped *clipped, const struct comm_site *site, flo
     memory_list_norm (gradients, model->memory, model->device, model_pending (model), p, model->norms);
     if (!memory_list_clip (gradients, model->memory, model->device, model->norms, p, max_norm, pending))
         return false;
-    *status = memory_check (model->device, err);
+    if ((*status = memory_check (model->device, err)))
+        comm_fail_in (site, *status, err);
     return true;
 }
 
@@ -271,5 +273,7 @@ accel_clip_grad_value_at (const char *file, int line, struct accel_model *model,
     if (!status && !(scaled > 0))
         memory_list_clamp (model_gradients (model), model->memory, model->device, limit,
                            model_pending (model));
+    if (!status && (status = memory_check (model->device, err)))
+        comm_fail_in (&site, status, err);
     return capture_result (&permit, status);
 }

@@ -387,7 +387,9 @@ accel_optimizer_zero_grad (struct accel_optimizer *optimizer, struct accel_error
         sharding_zero_gradients (optimizer);
     else
         memory_list_zero (optimizer_gradients (optimizer), model->memory, model->device);
-    return capture_result (&permit, memory_check (model->device, err));
+    if ((status = memory_check (model->device, err)))
+        accel_fail_in (err, status, __func__);
+    return capture_result (&permit, status);
 }
 
 const char *
