@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What it costs a rank to be watched: bench_watch calls|logs|steps [COUNT]; watch.sh runs it.
+/* What it costs a rank to be watched: bench_watch calls|logs|stops|steps [COUNT]; watch.sh runs it.
  *
  * calls: nanoseconds of a collective of one process.  Under a launcher, the ledger, the sign of life and the time spent
  * waiting are written for each; alone, nothing is.
  * logs: nanoseconds of an accel_log() of three numbers without trackers, which writes them to the slot.
+ * stops: nanoseconds of a barrier, alone and with accel_should_stop() behind it, in turns.
  * steps: microseconds of a step of 2 ms of computing and a barrier, COUNT times. */
 #include <accel/accel.h>
 #include <stdint.h>
@@ -71,6 +72,25 @@ measure_logs (struct accel *acc, int count)
 }
 
 static void
+measure_stops (struct accel *acc, int count)
+{
+    enum { BATCH = 1000 };
+    double best[2] = { 1, 1 };
+    bool stops;
+    for (int i = 0; i < 2 * count; i++) {
+        double begin = seconds ();
+        for (int j = 0; j < BATCH; j++) {
+            accel_check (accel_comm_barrier (accel_world (acc), &err), &err);
+            if (i % 2)
+                accel_check (accel_should_stop (acc, &stops, &err), &err);
+        }
+        double took = (seconds () - begin) / BATCH;
+        best[i % 2] = took < best[i % 2] ? took : best[i % 2];
+    }
+    accel_print (acc, "%.2f %.2f\n", best[0] * 1e9, best[1] * 1e9);
+}
+
+static void
 measure_steps (struct accel *acc, int count)
 {
     double *took = calloc ((size_t) count, sizeof *took), all = 0;
@@ -99,6 +119,8 @@ main (int argc, char **argv)
         measure_calls (acc, count);
     else if (!strcmp (what, "logs"))
         measure_logs (acc, count);
+    else if (!strcmp (what, "stops"))
+        measure_stops (acc, count);
     else
         measure_steps (acc, count);
     accel_close (acc);
