@@ -312,7 +312,7 @@ accel_prepare_at (const char *file, int line, struct accel *acc, struct accel_er
  * Undo accel_prepare() for @p model: gradients that it put into shared memory move, with their values, to memory that
  * the model owns; a model that it placed on a GPU goes back to host memory; and the model can be trained on its own or
  * prepared again.  Its optimizers keep working.  A model that is not prepared is left unchanged.  Not collective, but
- * all processes should call it.
+ * all processes should call it; collective if accel_layer_begin() has divided the parameters, which become whole.
  *
  * @retval ACCEL_ERR_INVALID  @p model belongs to another `acc`, or is in its backward pass
  * @retval ACCEL_ERR_NOMEM    nothing has changed
@@ -324,8 +324,7 @@ accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_e
 
 /**
  * Release everything that was prepared with @p acc: models as by accel_unwrap_model(); loaders go through all of their
- * data again; optimizers and schedulers work on their own.  Nothing is destroyed.  Not collective, but all processes
- * should call it.
+ * data again; optimizers and schedulers work on their own.  Nothing is destroyed.  Collective as that is.
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_free_memory (struct accel *acc, struct accel_error *err);

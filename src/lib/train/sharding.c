@@ -171,11 +171,13 @@ sharding_discard (struct accel_model *model)
 
 /* ---- accel_prepare() ---- */
 
+static const char why_not_joined[] = "models cannot be sharded between accel_join_uneven_inputs and accel_join_end";
+
 static const char *
 why_not (const struct accel_model *model, const struct accel *acc)
 {
     if (join_steps (acc))
-        return "models cannot be sharded between accel_join_uneven_inputs and accel_join_end";
+        return why_not_joined;
     if (!memory_of (model->target)->create_sparse)
         return "only models in host memory can be sharded, and this one is on a GPU";
     for (size_t i = 0; i < model->count; i++)
@@ -219,6 +221,8 @@ begin (struct accel_model *model, struct accel *acc, const struct comm_site *sit
     if (sharding_is_on (model)) {
         model->widened = false; /* no process has whole masters, but all have the parameters */
         model->sharding.replica = plan.replica;
+        if (join_steps (acc))
+            return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s", why_not_joined);
         if (plan.why_not || model->sharding.size != plan.size || model->sharding.rank != plan.rank)
             return accel_fail (err, ACCEL_ERR_INVALID,
                                "accel_prepare: the states of the model's optimizers are divided among %d processes, of "

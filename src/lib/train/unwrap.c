@@ -6,6 +6,7 @@
 #include "lib/train/model_device.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/sharding.h"
+#include "lib/train/sharding_layers.h"
 #include "lib/train/shared_parameters.h"
 
 #include <stdlib.h>
@@ -74,15 +75,19 @@ accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_e
 {
     if (acc && model && !model->object.owner)
         return ACCEL_OK;
+    static const struct comm_site site = { .call = JOBSEG_CALL_SUMMON_FULL_PARAMS, .file = "accel_unwrap_model" };
     enum accel_status status = model_check_owner (__func__, acc, model, err);
     if (!status && model->reducer->open)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_unwrap_model: the model is in a backward pass");
+    if (!status) /* the next accel_prepare() starts from the parameters of rank 0 */
+        status = sharding_summon (model, &site, err);
     if (status)
         return status;
     status = keep_gradients (model, err);
     if (!status && model->placement)
         status = model_fetch (model, err);
     if (status) {
+        sharding_dismiss (model);
         drop_kept (model);
         return status;
     }

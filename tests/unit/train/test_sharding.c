@@ -6,13 +6,13 @@
 #include "lib/train/sharding.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
+#include "tests/unit/train/resident.h"
 
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-enum { PARAMETERS = 3, STEPS = 4, PAGE = 4096 };
+enum { PARAMETERS = 3, STEPS = 4 };
 
 /* Too small for chunks; chunks and a rest; a matrix whose chunks are many pages. */
 static const int64_t shapes[PARAMETERS][2] = { { 7, 1 }, { 3, 5003 }, { 512, 300 } };
@@ -43,20 +43,6 @@ struct net {
     int step;
     bool is_layered;
 };
-
-/* How many bytes of this process's memory at @memory have pages. */
-static size_t
-resident (const void *memory, size_t bytes)
-{
-    uintptr_t begin = (uintptr_t) memory / PAGE * PAGE, pages = ((uintptr_t) memory + bytes - begin + PAGE - 1) / PAGE;
-    unsigned char *marks = calloc (pages + 1, 1);
-    size_t count = 0;
-    right (marks && !mincore ((void *) begin, pages * PAGE, marks), "mincore");
-    for (size_t i = 0; marks && i < pages; i++)
-        count += marks[i] & 1;
-    free (marks);
-    return count * PAGE;
-}
 
 static void
 make (struct net *net, struct accel *acc)
@@ -377,8 +363,16 @@ keep_layers (struct accel *acc)
     memcpy (before, net.data[2].data, bytes);
     rank_must (accel_summon_full_params_end (net.model, &err), &err);
     rank_must (accel_unwrap_model (acc, net.model, &err), &err);
-    rank_must (accel_prepare (acc, &err, net.model), &err); /* from all chunks */
+    right (!memcmp (before, net.data[2].data, bytes), "it is not whole after accel_unwrap_model");
+    rank_must (accel_prepare (acc, &err, net.model), &err);
     right (!memcmp (before, net.data[2].data, bytes), "prepared again, it has other values");
+    rank_must (accel_layer_begin (net.model, all, PARAMETERS, &err), &err);
+    rank_must (accel_layer_end (net.model, all, PARAMETERS, &err), &err);
+    rank_must (accel_unwrap_model (acc, net.model, &err), &err);
+    memset (before, 1, bytes);
+    memset (net.data[2].data, accel_process_index (acc) ? 2 : 1, bytes); /* all start from what rank 0 writes */
+    rank_must (accel_prepare (acc, &err, net.model), &err);
+    right (!memcmp (before, net.data[2].data, bytes), "prepared again, it is not what rank 0 has written");
     rank_must (accel_layer_begin (net.model, all, PARAMETERS, &err), &err);
     train (&net, 1); /* which changes parameters while they are used */
     memcpy (before, net.data[2].data, bytes);
@@ -459,6 +453,9 @@ refuse (struct accel *acc)
     rank_fails (accel_optimizer_step (net.optimizer, &err), ACCEL_ERR_INVALID, &err, "prepare the model again");
     rank_fails (accel_model_set_sharding (net.model, &none, &err), ACCEL_ERR_INVALID, &err, "has been divided");
     rank_fails (accel_model_set_sharding (net.model, &wrong, &err), ACCEL_ERR_INVALID, &err, "'strategy'");
+    rank_must (accel_join_uneven_inputs (acc, ACCEL_DEFAULT, &err), &err);
+    rank_fails (accel_prepare (acc, &err, net.model), ACCEL_ERR_UNSUPPORTED, &err, "accel_join_end");
+    rank_must (accel_join_end (acc, &err), &err);
     rank_must (accel_prepare (acc, &err, net.model), &err);
     train (&net, 1);
     end (&net);

@@ -9,13 +9,13 @@
 #include "lib/train/sharding.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
+#include "tests/unit/train/resident.h"
 
 #include <math.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
-enum { LAYERS = 4, PARAMETERS = 2 * LAYERS, STEPS = 4, PAGE = 4096, PATIENCE_MS = 60000 };
+enum { LAYERS = 4, PARAMETERS = 2 * LAYERS, STEPS = 4, PATIENCE_MS = 60000 };
 
 /* Weights whose chunks have many pages, or few and a rest; and biases, which are not divided. */
 static const int64_t shapes[PARAMETERS][2]
@@ -160,20 +160,6 @@ leave (const struct net *net, int layer)
 {
     const size_t parameters[] = { 2 * (size_t) layer, 2 * (size_t) layer + 1 };
     rank_must (accel_layer_end (net->model, parameters, 2, &err), &err);
-}
-
-/* How many bytes of this process's memory have pages. */
-static size_t
-resident (const void *memory, size_t bytes)
-{
-    uintptr_t begin = (uintptr_t) memory / PAGE * PAGE, pages = ((uintptr_t) memory + bytes - begin + PAGE - 1) / PAGE;
-    unsigned char *marks = calloc (pages + 1, 1);
-    size_t count = 0;
-    right (marks && !mincore ((void *) begin, pages * PAGE, marks), "mincore");
-    for (size_t i = 0; marks && i < pages; i++)
-        count += marks[i] & 1;
-    free (marks);
-    return count * PAGE;
 }
 
 /* Rank by rank, as soon as all compute: the next layer is on its way, unless that would be too much. */
