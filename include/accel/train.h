@@ -350,7 +350,8 @@ typedef enum accel_status (*accel_backward_function) (void *user, float scale, s
  * `find_unused_parameters` is set.  Then those that were not reported count as zeros on this process; gradients that no
  * process has reported are left unchanged on all.
  *
- * May be called by any thread that the program's backward function waits for.
+ * May be called by any thread that the program's backward function waits for; but if gradients are divided
+ * (accel_model_set_sharding()) and MPI has less than MPI_THREAD_SERIALIZED, only by the one that called accel_open().
  *
  * @return the status that accel_backward() will also return if the pass continues regardless: a gradient that is
  *         reported twice or does not exist, or a peer that failed

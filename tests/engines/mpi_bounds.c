@@ -8,6 +8,7 @@
  *   mpi_bounds unshared    one host cannot share memory, so that of the other one goes, too
  *   mpi_bounds threads     the engine's thread ends with the job
  *   mpi_bounds serialized  after MPI_Init_thread() of the program, the engine has no thread
+ *   mpi_bounds divided     the same, and another thread reports a gradient that is divided
  *   mpi_bounds mixed       rank 2, on a host with rank 1, waits for it in MPI's own words, with a broadcast in flight
  *   mpi_bounds freed       rank 0 gives up, and frees its buffer, before rank 1 has read it
  *   mpi_bounds unsent      rank 1 has its part of a broadcast before rank 2 has got what rank 1 says of it */
@@ -17,6 +18,7 @@
 
 #include <dirent.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -324,6 +326,45 @@ send_all (void)
     accel_close (acc);
 }
 
+static struct accel_model *divided;
+
+static void *
+report_first (void *user)
+{
+    struct accel_error *why = user;
+    must (accel_grad_ready (divided, 0, why) == ACCEL_ERR_UNSUPPORTED
+              && strstr (why->text, "only the thread that called accel_open() may communicate"),
+          "another thread may report");
+    return NULL;
+}
+
+static enum accel_status
+backward_elsewhere (void *user, float scale, struct accel_error *why)
+{
+    pthread_t thread;
+    (void) user, (void) scale;
+    must (!pthread_create (&thread, NULL, report_first, why) && !pthread_join (thread, NULL), "thread");
+    return ACCEL_ERR_UNSUPPORTED;
+}
+
+/* Without a thread of the library, the one that reports the last gradient of a bucket averages it. */
+static void
+report_elsewhere (void)
+{
+    static int64_t shape[] = { 9000 };
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_SHARD_GRAD_OP };
+    DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape, .dtype = { kDLFloat, 32, 1 } }, grad = data;
+    struct accel_parameter parameter = { "w", &data, &grad };
+    MPI_Init (NULL, NULL);
+    join_job (60000);
+    must (!accel_model_create (&divided, &parameter, 1, &err), "model");
+    must (!accel_model_set_sharding (divided, &sharding, &err), "sharding");
+    must (!accel_prepare (acc, &err, divided), "prepare");
+    must (accel_backward (acc, divided, 0, backward_elsewhere, NULL, &err), "the pass went well");
+    must (strstr (err.text, "only the thread that called accel_open() may communicate"), "not why");
+    accel_model_destroy (divided);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -335,6 +376,7 @@ main (int argc, char **argv)
         { "early", give_up_first, false }, { "asleep", sleep_in_transfer, false },
         { "full", fill_arena, false }, { "crowded", crowd_group, false },
         { "unshared", unshare_memory, false },
+        { "divided", report_elsewhere, false },
         { "threads", end_thread, true },   { "serialized", have_no_thread, true }, { "mixed", wait_in_mpi, true },
         { "freed", read_late, false },
         { "unsent", send_all, true },
@@ -350,7 +392,7 @@ main (int argc, char **argv)
     printf ("as expected\n");
     if (!scenarios[i].closes)
         accel_close (acc);
-    if (scenarios[i].run == read_late)
+    if (scenarios[i].run == read_late || scenarios[i].run == report_elsewhere)
         MPI_Finalize ();
     return 0;
 }

@@ -47,6 +47,7 @@ is_long && test_expect_success 'a group of which a rank has no memory for large 
 is_long && test_expect_success 'where one host cannot share memory, none does' 'bounds 4 "2 2" unshared'
 test_expect_success 'the thread of the engine ends with the job' 'bounds 2 "1 1" threads'
 is_long && test_expect_success 'beside MPI of the program, the engine has no thread' 'bounds 2 "1 1" serialized'
+test_expect_success 'nor may another thread of the program average divided gradients' 'bounds 2 2 divided'
 test_expect_success 'a program may wait for another rank in MPI itself, with a call in flight' 'bounds 3 "1 2" mixed'
 is_long && test_expect_success 'a call is not over before MPI has sent all of it' 'bounds 3 "2 1" unsent'
 is_long && test_expect_success 'a broadcast does not end well if its root gave up, and freed the buffer, before it was read' '

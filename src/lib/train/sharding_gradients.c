@@ -118,18 +118,32 @@ sharding_reduce (struct accel_model *model, size_t s, struct accel_error *err)
     return status;
 }
 
+/* N times an average may be too large for 16 bits, so all processes get it. */
+static enum accel_status
+share_averages (struct accel_model *model, size_t index, const struct comm_site *site, struct accel_error *err)
+{
+    size_t chunk = sharding_chunk (model, index);
+    return comm_all_gather (sharding_comm (model, model->object.owner), site,
+                            gradient_at (model, index, chunk * (size_t) model->sharding.rank),
+                            gradient_at (model, index, 0), chunk, model_grad_dtype (model, index), err);
+}
+
 /* Of N processes, one has the average of a chunk, and the others have 0: N times the average are the sum. */
 void
-sharding_open_gradients (struct accel_model *model)
+sharding_open_gradients (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
+    enum accel_status status = ACCEL_OK;
     if (!sharding_has_gradients (model) || !model->sharding.reduced)
         return;
     model->sharding.reduced = false;
-    for (size_t i = 0; i < model->count; i++) {
+    for (size_t i = 0; i < model->count && !status; i++) {
         size_t chunk = model_is_trained (model, i) ? sharding_chunk (model, i) : 0;
-        if (chunk)
-            model->memory->scale (model->device, gradient_at (model, i, chunk * (size_t) model->sharding.rank),
-                                  model_grad_dtype (model, i), chunk, (double) model->sharding.size);
+        enum accel_dtype dtype = chunk ? model_grad_dtype (model, i) : ACCEL_FLOAT32;
+        if (dtype == ACCEL_FLOAT16)
+            status = share_averages (model, i, site, err);
+        else if (chunk)
+            model->memory->scale (model->device, gradient_at (model, i, chunk * (size_t) model->sharding.rank), dtype,
+                                  chunk, (double) model->sharding.size);
     }
 }
 
@@ -254,9 +268,7 @@ sharding_complete_gradients (struct accel_model *model, const struct comm_site *
     for (size_t i = 0; i < model->count && !status; i++) {
         size_t chunk = model_is_trained (model, i) ? sharding_chunk (model, i) : 0;
         if (chunk)
-            status = comm_all_gather (comm, comm_coalesce_site (&coalesced, site),
-                                      gradient_at (model, i, chunk * (size_t) model->sharding.rank),
-                                      gradient_at (model, i, 0), chunk, model_grad_dtype (model, i), err);
+            status = share_averages (model, i, comm_coalesce_site (&coalesced, site), err);
     }
     return comm_coalesce_end (&coalesced, status, err);
 }

@@ -11,8 +11,9 @@
 /** Average bucket @p s, of which this process keeps its stretches; the rest becomes 0, without pages.  Collective. */
 enum accel_status sharding_reduce (struct accel_model *model, size_t s, struct accel_error *err);
 
-/** Before a backward pass: if it adds to averages, let these count as much as what all processes add. */
-void sharding_open_gradients (struct accel_model *model);
+/** Before a backward pass: if it adds to averages, let these count as much as what all processes add.  Collective then
+ *  for float16 gradients. */
+void sharding_open_gradients (struct accel_model *model, const struct comm_site *site, struct accel_error *err);
 
 /** Or the program has written its gradients already, which it cannot add to averages. */
 enum accel_status sharding_renew_gradients (struct accel_model *model, struct accel_error *err);

@@ -342,7 +342,7 @@ reducer_begin (struct accel_model *model, const struct comm_site *site, bool red
     if (reduces)
         power_sgd_begin (model);
     reducer->open = true;
-    sharding_open_gradients (model);
+    sharding_open_gradients (model, site, &reducer->error);
 }
 
 static enum accel_status
@@ -374,7 +374,9 @@ report (struct accel_model *model, size_t index, struct accel_error *err)
     overlap (model);
     /* Whether something is in flight or not: programs must not depend on it. */
     comm_reserve (reducer->comm, true);
-    return ACCEL_OK;
+    if (reducer->error.code) /* of an average that was made here */
+        *err = reducer->error;
+    return reducer->error.code;
 }
 
 enum accel_status

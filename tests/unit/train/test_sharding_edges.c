@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sharding: states that only rare programs, or rare timing, bring about. */
+#include <config.h>
+
+#include "lib/train/reducer/reducer_object.h"
+#include "lib/train/sharding.h"
+#include "tests/ranks.h"
+#include "tests/scratch.h"
+#include "tests/unit/train/resident.h"
+
+#include <sched.h>
+#include <string.h>
+
+enum { LAYERS = 3, ROWS = 30000, PATIENCE_MS = 60000 };
+
+static struct accel_error err;
+
+/* As many layers, each with one parameter. */
+struct net {
+    struct accel *acc;
+    struct accel_model *model;
+    struct accel_optimizer *optimizer;
+    DLTensor data[LAYERS], grad[LAYERS];
+    int64_t shape;
+    int step;
+};
+
+static void
+make (struct net *net, struct accel *acc, enum accel_sharding strategy, const struct accel_ddp_options *ddp)
+{
+    static const char *const names[LAYERS] = { "w0", "w1", "w2" };
+    struct accel_parameter parameters[LAYERS];
+    *net = (struct net){ .acc = acc, .shape = ROWS };
+    for (int i = 0; i < LAYERS; i++) {
+        net->data[i] = net->grad[i] = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 1, .shape = &net->shape,
+                                                  .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+        parameters[i] = (struct accel_parameter){ names[i], &net->data[i], &net->grad[i] };
+    }
+    rank_must (accel_model_create (&net->model, parameters, LAYERS, &err), &err);
+    rank_must (accel_model_set_sharding (net->model, &(struct accel_sharding_options){ .strategy = strategy }, &err),
+               &err);
+    rank_must (accel_model_set_ddp (net->model, ddp, &err), &err);
+    rank_must (accel_optimizer_create (&net->optimizer, net->model, ACCEL_SGD,
+                                       &(struct accel_optimizer_options){ .lr = 0.01, .momentum = 0.9 }, &err),
+               &err);
+    rank_must (accel_prepare (acc, &err, net->model, net->optimizer), &err);
+}
+
+static void
+end (struct net *net)
+{
+    accel_optimizer_destroy (net->optimizer);
+    accel_model_destroy (net->model);
+}
+
+/* ---- layers and steps ---- */
+
+static enum accel_status
+backward (void *user, float scale, struct accel_error *error)
+{
+    struct net *net = user;
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = LAYERS; i-- > 0 && !status;) {
+        status = accel_layer_begin (net->model, &i, 1, error);
+        for (int j = 0; j < ROWS; j++)
+            ((float *) net->grad[i].data)[j] = scale;
+        status = status ? status : accel_grad_ready (net->model, i, error);
+        status = status ? status : accel_layer_end (net->model, &i, 1, error);
+    }
+    return status;
+}
+
+static void
+forward (struct net *net, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        rank_must (accel_layer_begin (net->model, &i, 1, &err), &err);
+        rank_must (accel_layer_end (net->model, &i, 1, &err), &err);
+    }
+}
+
+/* A step in the middle of the order: what is gathered ahead then must have ended before parameters change. */
+static void
+step_amid_layers (struct accel *acc)
+{
+    const struct comm_site site = { .file = "test", .call = JOBSEG_CALL_OPTIMIZER_STEP };
+    struct net net;
+    make (&net, acc, ACCEL_SHARDING_FULL_SHARD, &(struct accel_ddp_options){ .overlap = ACCEL_OVERLAP_ALWAYS });
+    forward (&net, LAYERS);
+    rank_must (accel_backward (acc, net.model, 0, backward, &net, &err), &err);
+    rank_must (accel_optimizer_step (net.optimizer, &err), &err);
+    forward (&net, 1);
+    size_t bytes = ROWS * sizeof (float), has = 0;
+    for (int i = 0; i < PATIENCE_MS && (has = resident (net.data[1].data, bytes)) < bytes; i++)
+        usleep (1000);
+    right (has >= bytes, "the second layer is not gathered ahead");
+    rank_must (sharding_begin_step (net.optimizer, &site, &err), &err);
+    has = resident (net.data[1].data, bytes);
+    right (has < bytes, "before an update, the second layer has %zu of %zu bytes, some perhaps on their way", has,
+           bytes);
+    end (&net);
+}
+
+/* The first rank uses only the first layer in odd steps. */
+static enum accel_status
+backward_some (void *user, float scale, struct accel_error *error)
+{
+    struct net *net = user;
+    bool is_short = net->step % 2 && !accel_process_index (net->acc);
+    enum accel_status status = ACCEL_OK;
+    for (size_t i = LAYERS; i-- > 0 && !status;) {
+        status = accel_layer_begin (net->model, &i, 1, error);
+        for (int j = 0; j < ROWS; j++)
+            ((float *) net->grad[i].data)[j] += scale;
+        if (!status && (!i || !is_short))
+            status = accel_grad_ready (net->model, i, error);
+        status = status ? status : accel_layer_end (net->model, &i, 1, error);
+    }
+    return status;
+}
+
+/* On one CPU: the others' averages must not come between layers that the first rank still begins. */
+static void
+use_others (struct accel *acc)
+{
+    struct net net;
+    cpu_set_t all, one;
+    CPU_ZERO (&all);
+    CPU_ZERO (&one);
+    right (!sched_getaffinity (0, sizeof all, &all), "sched_getaffinity");
+    for (int cpu = 0; cpu < CPU_SETSIZE && !CPU_COUNT (&one); cpu++)
+        if (CPU_ISSET (cpu, &all))
+            CPU_SET (cpu, &one);
+    right (!sched_setaffinity (0, sizeof one, &one), "sched_setaffinity");
+    make (&net, acc, ACCEL_SHARDING_FULL_SHARD,
+          &(struct accel_ddp_options){ .bucket_cap_mb = 0.01, .find_unused_parameters = true });
+    right (!net.model->reducer->overlap || sysconf (_SC_NPROCESSORS_ONLN) == 1, "a thread averages");
+    for (net.step = 0; net.step < 4; net.step++) {
+        forward (&net, LAYERS);
+        rank_must (accel_backward (acc, net.model, 0, backward_some, &net, &err), &err);
+        rank_must (accel_optimizer_step (net.optimizer, &err), &err);
+        rank_must (accel_optimizer_zero_grad (net.optimizer, &err), &err);
+    }
+    end (&net);
+}
+
+/* ---- custom optimizers ---- */
+
+static enum accel_status
+custom_step (void *user, const struct accel_update *update, struct accel_error *error)
+{
+    (void) user, (void) update, (void) error;
+    return ACCEL_OK;
+}
+
+/* What the program keeps of each parameter is the program's: a save neither gives it back nor puts it together. */
+static void
+keep_custom (struct accel *acc)
+{
+    static const char *const names[] = { "seen" };
+    const struct accel_custom_optimizer functions
+        = { .step = custom_step, .lr = 0.1, .state_names = names, .state_count = 1 };
+    struct net net;
+    struct accel_optimizer *custom;
+    char path[SCRATCH_SIZE + 32];
+    float own = (float) accel_process_index (acc) + 1;
+    make (&net, acc, ACCEL_SHARDING_OPTIMIZER, &(struct accel_ddp_options){ 0 });
+    rank_must (accel_optimizer_create_custom (&custom, net.model, &functions, &err), &err);
+    rank_must (accel_prepare (acc, &err, custom), &err);
+    float *state = accel_optimizer_state_tensor (custom, 1, "seen")->data;
+    for (int i = 0; i < ROWS; i++)
+        state[i] = own;
+    snprintf (path, sizeof path, "%s/custom", scratch_folder ());
+    rank_must (accel_save_state (acc, path, &err), &err);
+    for (int i = 0; i < ROWS; i++)
+        right (state[i] == own, "after a save, element %d is %g, but was %g", i, (double) state[i], (double) own);
+    for (int i = 0; i < ROWS; i++)
+        state[i] = 0;
+    rank_must (accel_load_state (acc, path, &err), &err);
+    for (int i = 0; i < ROWS; i++)
+        right (state[i] == 1, "after a load, element %d is %g, but rank 0 had saved 1", i, (double) state[i]);
+    accel_optimizer_destroy (custom);
+    end (&net);
+}
+
+/* ---- what is refused ---- */
+
+static void
+refuse_initialize (struct accel *acc)
+{
+    const struct accel_initializer row = { .mean = 1 };
+    struct net net;
+    struct accel_generator *generator;
+    rank_must (accel_generator_create (&generator, 1, &err), &err);
+    make (&net, acc, ACCEL_SHARDING_OPTIMIZER, &(struct accel_ddp_options){ 0 });
+    rank_must (accel_unwrap_model (acc, net.model, &err), &err);
+    rank_fails (accel_model_initialize (net.model, &row, 1, generator, &err), ACCEL_ERR_INVALID, &err,
+                "has been sharded");
+    end (&net);
+    accel_generator_destroy (generator);
+}
+
+/* ---- float16 ---- */
+
+enum { HALF_992 = 0x63C0, HALF_20000 = 0x74E2, HALF_20992 = 0x7520 };
+
+/* Adds 20000 to gradients of 0, and then 992. */
+static enum accel_status
+add_half (void *user, float scale, struct accel_error *error)
+{
+    static bool is_second;
+    uint16_t *grad = ((DLTensor *) user)->data;
+    (void) scale, (void) error;
+    for (int i = 0; i < ROWS; i++)
+        grad[i] = grad[i] == HALF_20000 ? HALF_20992 : grad[i] ? grad[i] : is_second ? HALF_992 : HALF_20000;
+    is_second = true;
+    return ACCEL_OK;
+}
+
+/* Four times the average of the first pass is more than float16 has. */
+static void
+add_to_large (struct accel *acc)
+{
+    static int64_t shape[] = { ROWS };
+    DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT16) };
+    DLTensor grad = data;
+    struct accel_parameter parameter = { "w", &data, &grad };
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_SHARD_GRAD_OP };
+    struct accel_model *model;
+    struct stretch own[STRETCHES];
+    rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
+    rank_must (accel_model_set_sharding (model, &sharding, &err), &err);
+    rank_must (accel_prepare (acc, &err, model), &err);
+    for (int pass = 0; pass < 2; pass++)
+        rank_must (accel_backward (acc, model, 0, add_half, &grad, &err), &err);
+    sharding_gradient_stretches (model, 0, own);
+    for (int s = 0; s < STRETCHES; s++)
+        for (size_t i = own[s].from; i < own[s].end; i++) {
+            uint16_t bits = ((uint16_t *) grad.data)[i];
+            right (bits == HALF_20992, "element %zu of a gradient has the bits %x", i, bits);
+        }
+    accel_model_destroy (model);
+}
+
+int
+main (void)
+{
+    (void) scratch_folder ();
+    as_ranks (3, "a step amid layers", step_amid_layers);
+    ranks_options = &(struct accel_options){ .timeout_ms = 20000 };
+    as_ranks (3, "ranks use other parameters, on one CPU", use_others);
+    ranks_options = NULL;
+    as_ranks (2, "states of a custom optimizer", keep_custom);
+    as_ranks (2, "initializers of a sharded model", refuse_initialize);
+    as_ranks (4, "passes that add to large float16 averages", add_to_large);
+    return done_testing ();
+}
