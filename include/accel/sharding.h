@@ -19,7 +19,15 @@ enum accel_sharding {
     ACCEL_SHARDING_HYBRID_SHARD_ZERO2, /**< stage 2 within groups */
 };
 
-/** See accel_model_set_sharding(); equal on all ranks. */
+/** Where training keeps what it does not need all the time: DeepSpeed's words. */
+enum accel_offload {
+    ACCEL_OFFLOAD_DEFAULT, /**< what the launcher was asked for; else ACCEL_OFFLOAD_NONE */
+    ACCEL_OFFLOAD_NONE,    /**< where the model is */
+    ACCEL_OFFLOAD_CPU,     /**< in host memory, where the model is already: nothing is done */
+    ACCEL_OFFLOAD_NVME,    /**< in a file on a disk, of any kind */
+};
+
+/** See accel_model_set_sharding(); equal on all ranks, but for the folders. */
 struct accel_sharding_options {
     enum accel_sharding strategy; /**< 0: ACCEL_SHARDING_DEFAULT */
     uint64_t min_num_params;      /**< smaller parameters (elements) are not divided; 0: 1024 for each process */
@@ -31,6 +39,12 @@ struct accel_sharding_options {
                                    of accel_ddp_options); ACCEL_NONE: none */
     uint64_t max_live_params; /**< stage 3: layers are not gathered ahead if this process would have more elements of
                                    whole parameters then; 0: any number */
+    enum accel_offload offload_optimizer_device; /**< for states of optimizers and float32 masters, with or without a
+                                                      strategy: see below */
+    enum accel_offload offload_param_device; /**< stage 3 without share_parameters: for the parameters, too */
+    const char *offload_optimizer_nvme_path; /**< a folder for the files, of each process; copied.  NULL: the
+                                                  launcher's, or none, which ACCEL_OFFLOAD_NVME needs */
+    const char *offload_param_nvme_path;     /**< the same for parameters */
 };
 
 /**
@@ -53,6 +67,12 @@ struct accel_sharding_options {
  * accel_free_memory(), accel_close() or accel_model_destroy().  Where processes have no memory in common, they have
  * copies as without it.
  *
+ * With ACCEL_OFFLOAD_NVME, accel_prepare() moves what this process has of states, masters or parameters to files, whose
+ * room is reserved.  Bits stay the same, and so do addresses, except those of parameters, which move as with
+ * `share_parameters`.  Pages are read when they are used, and given back by steps and by accel_layer_end(); so the
+ * memory that a step needs does not grow with the model.  Files have no names: they go with the process.  A disk that
+ * fails while it is written is an error of accel_optimizer_step(); while it is read, SIGBUS.
+ *
  * Of the tensors of accel_optimizer_state_tensor() only this process's chunks have values, and accel_model_master() is
  * NULL for parameters whose master is divided.  accel_save_state() collects the states on rank 0 while it runs, unless
  * each process writes its share (`state_dict_type` of accel_project_configuration), and accel_save_model() the masters
@@ -60,6 +80,9 @@ struct accel_sharding_options {
  *
  * A sharded model is in host memory, shares no tensor with another model, has no 8-bit parameters, and cannot be used
  * with the program's own optimizers, local SGD and accel_join_uneven_inputs().
+ *
+ * accel_prepare() then also returns ACCEL_ERR_SYSTEM on all processes if one of them cannot have its file: a folder
+ * that is missing, or a disk that is full.
  *
  * @param options  copied
  * @retval ACCEL_ERR_INVALID  an invalid value, or the model is already prepared, or has been with sharding

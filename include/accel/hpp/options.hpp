@@ -179,7 +179,8 @@ struct ddp_options : accel_ddp_options {
 struct sharding_options : accel_sharding_options {
     ACCEL_OPTIONS_ (sharding_options, accel_sharding_options)
     ACCEL_SET_ (strategy) ACCEL_SET_ (min_num_params) ACCEL_SET_ (share_parameters) ACCEL_SET_ (group_size)
-    ACCEL_SET_ (prefetch_layers) ACCEL_SET_ (max_live_params)
+    ACCEL_SET_ (prefetch_layers) ACCEL_SET_ (max_live_params) ACCEL_SET_ (offload_optimizer_device)
+    ACCEL_SET_ (offload_param_device) ACCEL_SET_ (offload_optimizer_nvme_path) ACCEL_SET_ (offload_param_nvme_path)
 };
 
 struct segment_options : accel_segment_options {

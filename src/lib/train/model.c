@@ -11,6 +11,7 @@
 #include "lib/train/file_names.h"
 #include "lib/train/model_device.h"
 #include "lib/train/reducer/reducer_object.h"
+#include "lib/train/sharding_offload.h"
 #include "util/cleanup.h"
 
 #include <accel/comm.h>
@@ -130,6 +131,7 @@ end_model (struct object *object)
         home->destroy (model->device, model->kept[i]);
         free ((char *) model->parameters[i].name);
     }
+    offload_forget (model);
     masters_destroy (model);
     model_lists_destroy (model);
     model->memory->destroy (model->device, model->live);

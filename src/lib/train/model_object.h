@@ -60,6 +60,9 @@ struct model_sharding {
     bool shares;     /* if it can */
     bool has_shared; /* so states of small parameters are rank 0's */
     uint64_t group_size, prefetch_layers, max_live_params; /* see struct accel_sharding_options */
+    enum accel_offload offload_optimizer, offload_param; /* as asked for */
+    char *optimizer_path, *param_path;                   /* folders; NULL: the launcher's */
+    struct memory_file *masters_file, *parameters_file;  /* (sharding_offload.h) NULL: they are in memory */
     int size, rank; /* size > 1: it is, since accel_prepare(); of a group */
     int replica;    /* the number of the group, of which the first saves */
     struct accel_comm *shards;   /* the group; NULL: all processes are in it */
@@ -69,9 +72,10 @@ struct model_sharding {
     bool reduced;   /* gradients: this process's chunks are averages, and the others' are 0 */
 };
 
-/** Where parameters are while the processes of a host share them (shared_parameters.h). */
+/** Where parameters are while the processes of a host share them, or are to be in a file (shared_parameters.h). */
 struct shared_parameters {
-    void *memory; /* NULL: they do not */
+    void *memory; /* NULL: in the program's */
+    bool is_alone; /* it is this process's own */
     size_t bytes;
     void **places; /* [count]: the program's memory */
 };

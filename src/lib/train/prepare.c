@@ -15,6 +15,7 @@
 #include "lib/train/sharding.h"
 #include "lib/train/sharding_gradients.h"
 #include "lib/train/sharding_layers.h"
+#include "lib/train/sharding_offload.h"
 #include "lib/train/shared_parameters.h"
 #include "util/hash.h"
 
@@ -77,7 +78,7 @@ fingerprint_options (const struct accel_model *model)
         flag_or (ddp->use_error_feedback, true), flag_or (ddp->warm_start, true), ddp->use_cublas,
         sharding_wanted (model), (double) model->sharding.min_num_params, model->sharding.shares,
         (double) model->sharding.group_size, (double) model->sharding.prefetch_layers,
-        (double) model->sharding.max_live_params,
+        (double) model->sharding.max_live_params, offload_of_optimizers (model), offload_of_parameters (model),
     };
     return (int64_t) hash_bytes (HASH_START, values, sizeof values);
 }
@@ -158,6 +159,8 @@ fill (struct accel_model *model, struct accel *acc, const struct comm_site *site
         status = reducer_create (model, acc, err);
     if (!status)
         status = sharding_make_layers (model, acc, site, err);
+    if (!status)
+        status = offload_begin (model, acc, site, err);
     status = agree (model, accel_world (acc), site, status, err);
     if (status) {
         model_release (model);
@@ -186,8 +189,8 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
     if (!status)
         status = fill (model, acc, site, err);
     if (status) {
-        shared_end (model);
         sharding_end (model);
+        shared_end (model);
         model->widened = model->widened && !sharding_is_on (model);
         model->sharding.size = was_sharded ? model->sharding.size : 0;
         if (model->placement && !was_placed)

@@ -7,6 +7,7 @@
 #include "lib/train/sharding_gradients.h"
 #include "lib/train/sharding_groups.h"
 #include "lib/train/sharding_layers.h"
+#include "lib/train/sharding_offload.h"
 
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/shared_parameters.h"
@@ -27,116 +28,6 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- what is asked for ---- */
-
-enum accel_status
-accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
-                                const struct accel_sharding_options *options, struct accel_error *err)
-{
-    if (!model || !options)
-        return accel_fail_null (err, "accel_model_set_sharding", model ? "options" : "model");
-    struct accel_sharding_options room;
-    enum accel_status status;
-    options = SIZED (options, options_size, room, &status, err);
-    if (status)
-        return status;
-    if ((unsigned) options->strategy > ACCEL_SHARDING_HYBRID_SHARD_ZERO2)
-        return accel_fail (err, ACCEL_ERR_INVALID, "invalid value for 'strategy'");
-    if (model->object.owner || sharding_is_on (model))
-        return accel_fail (err, ACCEL_ERR_INVALID, "accel_model_set_sharding: the model %s",
-                           model->object.owner ? "is already prepared" : "has been divided among processes");
-    model->sharding.asked = options->strategy;
-    model->sharding.min_num_params = options->min_num_params;
-    model->sharding.shares = options->share_parameters;
-    model->sharding.group_size = options->group_size;
-    model->sharding.prefetch_layers = options->prefetch_layers;
-    model->sharding.max_live_params = options->max_live_params;
-    return ACCEL_OK;
-}
-
-enum accel_sharding
-accel_model_sharding (const struct accel_model *model)
-{
-    return model && sharding_is_on (model) ? model->sharding.strategy : ACCEL_SHARDING_NONE;
-}
-
-static bool
-is_true (const char *name)
-{
-    const char *text = getenv (name);
-    return text && (!strcasecmp (text, "true") || !strcmp (text, "1"));
-}
-
-/* DeepSpeed's plugin has stage 2 unless it is told otherwise. */
-static enum accel_sharding
-strategy_of_deepspeed (void)
-{
-    static const enum accel_sharding of_stages[] = { ACCEL_SHARDING_NONE, ACCEL_SHARDING_OPTIMIZER,
-                                                     ACCEL_SHARDING_SHARD_GRAD_OP, ACCEL_SHARDING_FULL_SHARD };
-    const char *text = getenv (ENV_ZERO_STAGE);
-    long stage = text && *text ? strtol (text, NULL, 10) : 2;
-    return of_stages[stage < 0 ? 0 : stage > 3 ? 3 : stage];
-}
-
-/* FSDP divides everything unless it is told otherwise: in version 2, by whether parameters stay whole between a forward
- * and a backward pass. */
-static enum accel_sharding
-strategy_of_fsdp (void)
-{
-    static const struct {
-        const char *name, *number;
-        enum accel_sharding strategy;
-    } all[] = { { "FULL_SHARD", "1", ACCEL_SHARDING_FULL_SHARD },
-                { "SHARD_GRAD_OP", "2", ACCEL_SHARDING_SHARD_GRAD_OP },
-                { "NO_SHARD", "3", ACCEL_SHARDING_NONE },
-                { "HYBRID_SHARD", "4", ACCEL_SHARDING_HYBRID_SHARD },
-                { "HYBRID_SHARD_ZERO2", "5", ACCEL_SHARDING_HYBRID_SHARD_ZERO2 } };
-    const char *text = getenv (ENV_FSDP_STRATEGY), *version = getenv (ENV_FSDP_VERSION);
-    const char *reshards = getenv (ENV_FSDP_RESHARD);
-    if (version && !strcmp (version, "2"))
-        return !reshards || !*reshards || is_true (ENV_FSDP_RESHARD) ? ACCEL_SHARDING_FULL_SHARD
-                                                                     : ACCEL_SHARDING_SHARD_GRAD_OP;
-    for (size_t i = 0; text && i < sizeof all / sizeof *all; i++)
-        if (!strcmp (text, all[i].name) || !strcmp (text, all[i].number))
-            return all[i].strategy;
-    return ACCEL_SHARDING_FULL_SHARD;
-}
-
-static enum accel_sharding
-strategy_of_launcher (void)
-{
-    return is_true (ENV_USE_DEEPSPEED) ? strategy_of_deepspeed ()
-           : is_true (ENV_USE_FSDP)    ? strategy_of_fsdp ()
-                                       : ACCEL_SHARDING_NONE;
-}
-
-static const char *
-name_of_launcher (void)
-{
-    return is_true (ENV_USE_DEEPSPEED) ? "--use_deepspeed" : "--use_fsdp";
-}
-
-enum accel_sharding
-sharding_wanted (const struct accel_model *model)
-{
-    return model->sharding.asked != ACCEL_SHARDING_DEFAULT ? model->sharding.asked : strategy_of_launcher ();
-}
-
-bool
-sharding_is_asked (const struct accel_model *model)
-{
-    return model->memory->create_sparse && sharding_wanted (model) != ACCEL_SHARDING_NONE;
-}
-
-const char *
-sharding_hint (const struct accel_model *model)
-{
-    bool by_launcher = model->sharding.asked == ACCEL_SHARDING_DEFAULT;
-    return !by_launcher               ? ""
-           : is_true (ENV_USE_DEEPSPEED) ? " (--use_deepspeed has sharded it: set ACCEL_SHARDING_NONE)"
-                                         : " (--use_fsdp has sharded it: set ACCEL_SHARDING_NONE)";
-}
-
 /* ---- memory ---- */
 
 static bool
@@ -149,21 +40,24 @@ void
 sharding_discard_parameter (struct accel_optimizer *optimizer, size_t index)
 {
     struct accel_model *model = optimizer->model;
-    if (!sharding_is_on (model) || !optimizer_group_at (optimizer, index))
+    if (!optimizer_group_at (optimizer, index))
         return;
-    for (size_t j = 0; j < optimizer->state_count && !optimizer->custom.step; j++)
+    if (offload_is_on (optimizer))
+        offload_release (optimizer, index, 0, accel_tensor_count (model->parameters[index].data));
+    for (size_t j = 0; sharding_is_on (model) && j < optimizer->state_count && !optimizer->custom.step; j++)
         if (optimizer->state_tensors[index * optimizer->state_count + j])
             sharding_discard_others (model, index, optimizer_state_at (optimizer, index, j)->tensor.data,
                                      sizeof (float));
-    if (has_master (model, index))
+    if (sharding_is_on (model) && has_master (model, index))
         sharding_discard_others (model, index, model->trained[index].data->data, sizeof (float));
 }
 
 void
 sharding_discard (struct accel_model *model)
 {
-    for (struct accel_optimizer *of = model->optimizers; sharding_is_on (model) && of; of = of->beside) {
-        memory_use_small_pages (of->state_memory, of->state_bytes);
+    for (struct accel_optimizer *of = model->optimizers; of; of = of->beside) {
+        if (sharding_is_on (model))
+            memory_use_small_pages (of->state_memory, of->state_bytes);
         for (size_t i = 0; i < model->count; i++)
             sharding_discard_parameter (of, i);
     }
@@ -204,7 +98,7 @@ begin_or_warn (struct accel_model *model, struct accel *acc, const struct group_
     if (why && !by_launcher)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s", why);
     if (why)
-        accel_logger_log (acc, ACCEL_LOG_WARNING, "%s has no effect: %s", name_of_launcher (), why);
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "%s has no effect: %s", sharding_launcher_option (), why);
     *is_wanted = *is_wanted && !why;
     return ACCEL_OK;
 }
@@ -249,6 +143,9 @@ sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_
     enum accel_status status = begin (model, acc, site, err);
     if (!status && sharding_is_on (model))
         status = sharding_make_groups (model, acc, site, err);
+    if (!status && sharding_has_parameters (model) && !model->sharding.shares
+        && offload_of_parameters (model) == ACCEL_OFFLOAD_NVME)
+        return shared_begin_alone (model, err);
     if (status || !sharding_is_on (model) || !model->sharding.shares)
         return status;
     status = shared_begin (model, acc, site, err);
@@ -263,6 +160,7 @@ void
 sharding_end (struct accel_model *model)
 {
     sharding_end_layers (model);
+    offload_end_parameters (model);
     sharding_end_groups (model);
 }
 

@@ -7,16 +7,7 @@
 #include <accel/sharding.h>
 
 #include "lib/train/optimizer/optimizer_object.h"
-#include "lib/train/stretches.h"
-
-/** @return whether a model that is not prepared yet may become sharded. */
-bool sharding_is_asked (const struct accel_model *model);
-
-/** @return the strategy for comparing ranks; see accel_sharding_options */
-enum accel_sharding sharding_wanted (const struct accel_model *model);
-
-/** @return the end of an error text about something that sharding prevents: what to do about it; static */
-const char *sharding_hint (const struct accel_model *model);
+#include "lib/train/sharding_asked.h"
 
 /** accel_prepare() of a model, after it was compared: whether it is divided from now on.  Collective.
  *  @retval ACCEL_ERR_UNSUPPORTED  it cannot be

@@ -14,6 +14,7 @@
 #include "lib/comm/work.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/shared_parameters.h"
+#include "lib/train/sharding_offload.h"
 #include "util/array.h"
 #include "util/memory.h"
 
@@ -97,6 +98,7 @@ discard (const struct accel_model *model, size_t index)
 {
     const DLTensor *data = model->parameters[index].data;
     sharding_discard_others (model, index, data->data, tensor_element_bytes (data));
+    offload_release_parameter (model, index);
 }
 
 static void

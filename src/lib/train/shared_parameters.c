@@ -163,32 +163,41 @@ move_all (struct accel_model *model)
 static void
 release (struct shared_parameters *shared)
 {
-    munmap (shared->memory, shared->bytes);
+    if (shared->memory)
+        munmap (shared->memory, shared->bytes);
     free (shared->places);
     *shared = (struct shared_parameters){ 0 };
+}
+
+/* @return the bytes of all that is to be moved; `places` are made */
+static size_t
+note_places (struct accel_model *model)
+{
+    struct shared_parameters *shared = &model->shared;
+    size_t bytes = MEMORY_ALIGNMENT;
+    shared->places = calloc (model->count, sizeof *shared->places);
+    for (size_t i = 0; shared->places && i < model->count; i++)
+        shared->places[i] = model->parameters[i].data->data;
+    for (size_t i = 0; shared->places && i < model->count; i++)
+        if (first_of (model, shared->places, i) == i)
+            bytes += room_of (model, i);
+    shared->bytes = bytes;
+    return shared->places ? bytes : 0;
 }
 
 enum accel_status
 shared_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
     struct shared_parameters *shared = &model->shared;
-    void **places = calloc (model->count, sizeof *places);
     struct accel_comm *comm = sharding_comm (model, acc);
-    size_t bytes = MEMORY_ALIGNMENT;
-    if (!places)
+    size_t bytes = note_places (model);
+    if (!bytes)
         return accel_fail_nomem (err);
-    for (size_t i = 0; i < model->count; i++)
-        places[i] = model->parameters[i].data->data;
-    for (size_t i = 0; i < model->count; i++)
-        if (first_of (model, places, i) == i)
-            bytes += room_of (model, i);
     enum accel_status status = map_together (acc, comm, site, !shared_overlaps (model), bytes, &shared->memory, err);
     if (status || !shared->memory) {
-        free (places);
+        release (shared);
         return status;
     }
-    shared->bytes = bytes;
-    shared->places = places;
     if (!model->sharding.rank)
         copy_all (model, false);
     status = comm_barrier (comm, site, err);
@@ -197,6 +206,26 @@ shared_begin (struct accel_model *model, struct accel *acc, const struct comm_si
     else
         move_all (model);
     return status;
+}
+
+enum accel_status
+shared_begin_alone (struct accel_model *model, struct accel_error *err)
+{
+    struct shared_parameters *shared = &model->shared;
+    size_t bytes = note_places (model);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void *memory = bytes ? mmap (NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0) : MAP_FAILED;
+    if (memory == MAP_FAILED) {
+        release (shared);
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for the parameters of a model (%zu bytes)",
+                           bytes);
+    }
+    memory_use_small_pages (memory, bytes);
+    shared->memory = memory;
+    shared->is_alone = true;
+    copy_all (model, false);
+    move_all (model);
+    return ACCEL_OK;
 }
 
 void

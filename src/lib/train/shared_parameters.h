@@ -13,6 +13,9 @@
 enum accel_status shared_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site,
                                  struct accel_error *err);
 
+/** Move them to memory of this process's own, with whole pages for files.  Not collective. */
+enum accel_status shared_begin_alone (struct accel_model *model, struct accel_error *err);
+
 /** Move the values back.  Accepts a model that does not share.  Not collective: no other process may change the values
  *  meanwhile, for which steps wait for all. */
 void shared_end (struct accel_model *model);

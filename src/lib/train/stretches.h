@@ -23,7 +23,7 @@ sharding_is_on (const struct accel_model *model)
 static inline bool
 shared_is_on (const struct accel_model *model)
 {
-    return model->shared.memory;
+    return model->shared.memory && !model->shared.is_alone;
 }
 
 /** @return whether parameters are divided, too. */

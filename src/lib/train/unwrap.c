@@ -22,8 +22,8 @@ model_release (struct accel_model *model)
         if (span->allocated || span->scattered)
             model_free (model, span->data);
     }
-    shared_end (model);
     sharding_end (model);
+    shared_end (model);
     reducer_destroy (model);
     free (model->spans);
     free (model->span_of);

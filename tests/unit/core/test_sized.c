@@ -363,7 +363,7 @@ static struct {
     ROW (model_from_structs, struct_layout, dtype, layout, .stride_bytes = 0),
     ROW (model_create, parameter, grad, parameter, .name = "w", .data = &tensors[0].dl),
     ROW (model_set_ddp, ddp_options, use_error_feedback, ddp, .bucket_cap_mb = 1),
-    ROW (model_set_sharding, sharding_options, max_live_params, sharding, .strategy = ACCEL_SHARDING_NONE),
+    ROW (model_set_sharding, sharding_options, offload_param_nvme_path, sharding, .strategy = ACCEL_SHARDING_NONE),
     ROW (segment_create, segment_options, activation_bytes, segment, .forward = compute),
     ROW (model_initialize, initializer, std, initializer, .mean = 1),
     ROW (model_set_file_names, file_name, transposed, file_names, .ours = "*", .theirs = "*"),

@@ -16,7 +16,9 @@
 #include "lib/train/precision.h"
 #include "lib/train/sharding.h"
 #include "lib/train/sharding_gradients.h"
+#include "lib/train/sharding_offload.h"
 #include "util/memory.h"
+#include "util/memory_file.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -215,6 +217,7 @@ end_optimizer (struct object *object)
     free (optimizer->state_names);
     free (optimizer->states);
     free (optimizer->state_tensors);
+    memory_file_end (optimizer->state_file, false);
     optimizer->model->memory->destroy (optimizer->model->device, optimizer->state_memory);
     optimizer_live_drop (optimizer);
     optimizer_lists_destroy (optimizer);
@@ -296,7 +299,7 @@ change_parameters (struct accel_optimizer *optimizer, const uint8_t *found, stru
     else
         run (optimizer);
     masters_narrow_scaled (optimizer->model);
-    return status;
+    return status ? status : offload_check (optimizer, err);
 }
 
 static enum accel_status

@@ -10,6 +10,7 @@
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
 #include "lib/train/outliers.h"
+#include "lib/train/sharding_offload.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -365,6 +366,8 @@ optimizer_prepare (struct object *object, struct accel *acc, const struct comm_s
     struct accel_optimizer *optimizer = (struct accel_optimizer *) (void *) object;
     outliers_prepare (optimizer, acc);
     enum accel_status status = compare_numbers (site, acc, object, note, err);
+    if (!status && optimizer->model->object.owner == acc)
+        status = offload_begin (optimizer->model, acc, site, err);
     if (!status)
         sharding_discard (optimizer->model);
     return status;

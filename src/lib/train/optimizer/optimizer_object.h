@@ -117,6 +117,7 @@ struct accel_optimizer {
         as callbacks want them; NULL: the parameter has none */
     void *state_memory;
     size_t state_bytes;
+    struct memory_file *state_file; /* sharding_offload.h; NULL: all is in memory */
     struct memory_list zeroed, stepped; /* gradients; all that a step changes */
     struct memory_rule *rules;          /* [group_count]: of a step */
 };

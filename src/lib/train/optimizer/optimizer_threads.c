@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/sharding_offload.h"
 #include "lib/train/stretches.h"
 #include "util/threads.h"
 
@@ -19,7 +20,7 @@ struct share {
 
 /* Elements from to end - 1 of a parameter. */
 static void
-run_stretch (const struct accel_optimizer *optimizer, const struct optimizer_group *group, size_t index, size_t from,
+run_block (const struct accel_optimizer *optimizer, const struct optimizer_group *group, size_t index, size_t from,
              size_t end)
 {
     const struct accel_model *model = optimizer->model;
@@ -40,6 +41,27 @@ run_stretch (const struct accel_optimizer *optimizer, const struct optimizer_gro
         update.narrow = memory_at (narrow, from, accel_dtype_bytes (narrow_dtype));
     optimizer_gather_states (optimizer, index, from, update.state);
     model->memory->update (model->device, &update);
+}
+
+/* What is in files goes there block by block, so few pages are used at a time: one is written while the next one is
+ * computed. */
+static void
+run_stretch (const struct accel_optimizer *optimizer, const struct optimizer_group *group, size_t index, size_t from,
+             size_t end)
+{
+    size_t before = from;
+    if (!offload_is_on (optimizer)) {
+        run_block (optimizer, group, index, from, end);
+        return;
+    }
+    for (size_t at = from, next; at < end; at = next) {
+        next = end - at < OFFLOAD_BLOCK ? end : at + OFFLOAD_BLOCK;
+        run_block (optimizer, group, index, at, next);
+        offload_write (optimizer, index, at, next);
+        offload_release (optimizer, index, before, at);
+        before = at;
+    }
+    offload_release (optimizer, index, before, end);
 }
 
 static void
