@@ -31,13 +31,25 @@ memory_create_zeroed (size_t bytes)
     return memory ? memset (memory, 0, bytes) : NULL;
 }
 
-void
-memory_discard (void *memory, size_t bytes)
+static void
+advise_huge_pages (void *memory, size_t bytes, int advice)
 {
     uintptr_t begin = ((uintptr_t) memory + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     uintptr_t end = ((uintptr_t) memory + bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     if (begin < end)
-        (void) madvise ((void *) begin, end - begin, MADV_DONTNEED);
+        (void) madvise ((void *) begin, end - begin, advice);
+}
+
+void
+memory_discard (void *memory, size_t bytes)
+{
+    advise_huge_pages (memory, bytes, MADV_DONTNEED);
+}
+
+void
+memory_use_huge_pages (void *memory, size_t bytes)
+{
+    advise_huge_pages (memory, bytes, MADV_HUGEPAGE);
 }
 
 /* The pages that are wholly in a range.  They may be larger than those that copies are cut at.

@@ -27,6 +27,8 @@ void *memory_create_sparse (size_t bytes);
 void memory_discard_pages (void *memory, size_t bytes);
 /** Let them be small from now on, so that few bytes beside those that are needed take room. */
 void memory_use_small_pages (void *memory, size_t bytes);
+/** Let those that are wholly in @p memory be large, which is filled and given back as a whole. */
+void memory_use_huge_pages (void *memory, size_t bytes);
 /** @} */
 
 /** Let all bytes become 0, and give back the pages that are wholly in @p memory.

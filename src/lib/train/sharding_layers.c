@@ -493,6 +493,20 @@ sharding_discard_layers (const struct accel_model *model)
 
 /* ---- beginning and end ---- */
 
+/* What is given back with each layer, and gathered again, costs a fault for each page: as much as half of a step if
+ * these are small. */
+static void
+use_pages (const struct accel_model *model, size_t index)
+{
+    const DLTensor *data = model->parameters[index].data;
+    size_t each = tensor_element_bytes (data);
+    struct stretch own[STRETCHES];
+    sharding_stretches (model, index, own);
+    memory_use_small_pages (data->data, elements_of (model, index) * each);
+    memory_use_huge_pages (data->data, own[0].from * each);
+    memory_use_huge_pages (memory_at (data->data, own[0].end, each), (own[1].from - own[0].end) * each);
+}
+
 static enum accel_status
 fill (struct accel_model *model, struct sharding_layers *layers, struct accel_error *err)
 {
@@ -505,13 +519,12 @@ fill (struct accel_model *model, struct sharding_layers *layers, struct accel_er
     if (pthread_cond_init (&layers->gathered, NULL))
         return accel_fail_nomem (err);
     for (size_t i = 0; i < model->count; i++) {
-        const DLTensor *data = model->parameters[i].data;
         layers->first[i] = find_first (model, i);
         if (layers->first[i] != i)
             continue;
         layers->uses[i].is_whole = true;
         layers->elements += elements_of (model, i);
-        memory_use_small_pages (data->data, elements_of (model, i) * tensor_element_bytes (data));
+        use_pages (model, i);
     }
     return ACCEL_OK;
 }

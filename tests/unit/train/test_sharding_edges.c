@@ -144,6 +144,50 @@ use_others (struct accel *acc)
     end (&net);
 }
 
+/* ---- pages ---- */
+
+/* @return whether @memory is where the kernel is to use small pages only */
+static bool
+has_small_pages (const void *memory)
+{
+    char line[512];
+    bool is_here = false, found = false;
+    FILE *maps = fopen ("/proc/self/smaps", "r");
+    while (maps && fgets (line, sizeof line, maps)) {
+        char *rest;
+        uintptr_t begin = strtoul (line, &rest, 16);
+        if (*rest == '-')
+            is_here = (uintptr_t) memory >= begin && (uintptr_t) memory < strtoul (rest + 1, NULL, 16);
+        else if (is_here && !strncmp (line, "VmFlags:", 8))
+            found = strstr (line, " nh");
+    }
+    if (maps)
+        fclose (maps);
+    return found;
+}
+
+/* What is gathered again and again is in huge pages, and what this process keeps, in small ones. */
+static void
+look_at_pages (struct accel *acc)
+{
+    static int64_t shape[] = { 3 << 20 };
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_FULL_SHARD };
+    DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    DLTensor grad = data;
+    struct accel_parameter parameter = { "w", &data, &grad };
+    struct accel_model *model;
+    rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
+    rank_must (accel_model_set_sharding (model, &sharding, &err), &err);
+    bool has_huge_ones = !has_small_pages (data.data);
+    rank_must (accel_prepare (acc, &err, model), &err);
+    const float *quarter = (const float *) data.data + shape[0] / 4, *other = quarter + shape[0] / 2;
+    bool is_first = accel_process_index (acc) == 0;
+    right (!has_huge_ones || !has_small_pages (is_first ? other : quarter), "others' chunks are in small pages");
+    right (access ("/sys/kernel/mm/transparent_hugepage", F_OK) || has_small_pages (is_first ? quarter : other),
+           "this process's chunk may be in huge pages");
+    accel_model_destroy (model);
+}
+
 /* ---- custom optimizers ---- */
 
 static enum accel_status
@@ -251,6 +295,7 @@ main (void)
     ranks_options = &(struct accel_options){ .timeout_ms = 20000 };
     as_ranks (3, "ranks use other parameters, on one CPU", use_others);
     ranks_options = NULL;
+    as_ranks (2, "pages of parameters that are divided", look_at_pages);
     as_ranks (2, "states of a custom optimizer", keep_custom);
     as_ranks (2, "initializers of a sharded model", refuse_initialize);
     as_ranks (4, "passes that add to large float16 averages", add_to_large);
