@@ -358,9 +358,9 @@ make_side_stream (void *user, cudaStream_t stream, const char **call)
 enum accel_status
 gpu_side_stream (DLDevice device, void **made, struct accel_error *err)
 {
-    bool is_made = gpu_call (device, make_side_stream, &device);
+    gpu_call (device, make_side_stream, &device);
     VISIT (device);
-    *made = is_made && gpu ? gpu->side_stream : NULL;
+    *made = gpu ? gpu->side_stream : NULL;
     return *made ? ACCEL_OK : visit_fail (&visit, device, err);
 }
 

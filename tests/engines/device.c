@@ -395,15 +395,16 @@ struct training {
     int which, step, pass;
 };
 
-/* By all ranks, unless a state is loaded, which has such parameters of rank 0 only; by rank 0; by rank 0 in the first
- * of two passes that are averaged; by rank 1 in the second one.  In the first, there is something in such a gradient
- * all the same, which another rank's use makes 0. */
+/* By all ranks, unless a state is loaded, which has such parameters of rank 0 only; by rank 0, in odd steps by all in
+ * the first of two averaged passes; by rank 0 in the first; by rank 1 in the second one.  In the first, there is
+ * something in such a gradient all the same, which another rank's use makes 0. */
 static bool
 is_unused (const struct training *training, int rank, int i)
 {
+    bool is_odd = training->step % 2, is_first = !training->pass;
     return training->way->ddp.find_unused_parameters
-           && ((i == training->step % 2 && !training->way->resumes) || (i == 2 && rank == 0)
-               || (i == 3 && rank == 0 && !training->pass) || (i == PARAMETERS - 1 && rank == 1 && training->pass));
+           && ((i == is_odd && !training->way->resumes) || (i == 2 && (!rank || (is_odd && is_first)))
+               || (i == 3 && !rank && is_first) || (i == PARAMETERS - 1 && rank == 1 && !is_first));
 }
 
 /* Gradients are of the program: here, made on the host and written to where they belong. */
@@ -558,11 +559,10 @@ train (struct accel *acc)
     struct accel_scaler_state before, after;
     make (&training);
     compare_training (&training);
-    int steps = order ? FEW_STEPS : STEPS;
+    bool has_less = present_way->joins && accel_process_index (acc) == 0;
+    int steps = (order ? FEW_STEPS : STEPS) - 2 * has_less; /* in the second, it averages what was unused before */
     if (present_way->joins)
         rank_must (accel_join_uneven_inputs (acc, ACCEL_DEFAULT, &err), &err);
-    if (present_way->joins && accel_process_index (acc) == 0)
-        steps -= 2; /* in the second, it averages what was unused in the first */
     for (training.step = 0; training.step < steps; training.step++) {
         bool scales = accel_scaler_get_state (acc, &before);
         run_step (&training, 0);
@@ -608,7 +608,8 @@ static const struct way ways[] = {
     { .name = "unused parameters, resumed", .precision = "no", .norm_type = 2, .resumes = true,
       .ddp = { .find_unused_parameters = true } },
     { .name = "rank 0 has less data, PowerSGD from the second pass", .precision = "no", .norm_type = 2, .joins = true,
-      .ddp = { .find_unused_parameters = true, .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .start_iter = 1 } },
+      .ddp = { .find_unused_parameters = true, .comm_hook = ACCEL_COMM_HOOK_POWER_SGD, .start_iter = 1,
+               .matrix_approximation_rank = 2 } },
     { .name = "rank 0 has less data", .precision = "no", .norm_type = 2, .reports = true, .joins = true,
       .ddp = { .bucket_cap_mb = 0.05 } },
     { .name = "rank 0 has less data, and all have unused parameters", .precision = "no", .norm_type = 2, .joins = true,
@@ -620,9 +621,8 @@ static const struct way ways[] = {
 static void
 train_several (struct accel *acc)
 {
-    const char *precision = present_way->precision;
-    for (; present_way < ways + sizeof ways / sizeof *ways; present_way++)
-        if (!strcmp (present_way->precision, precision))
+    for (const char *which = present_way->precision; present_way < ways + sizeof ways / sizeof *ways; present_way++)
+        if (!strcmp (present_way->precision, which))
             train (acc);
 }
 

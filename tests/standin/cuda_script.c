@@ -165,6 +165,18 @@ fails (const char *name)
     return true;
 }
 
+static cudaStream_t made_stream, next_stream; /* the second is set as soon as memory is allocated */
+
+static void
+note_memory (const void *at, size_t size)
+{
+    cudaStream_t next = next_stream;
+    next_stream = NULL;
+    note ('m', at, size);
+    if (next)
+        accel_device.memory->set_stream (gpu, next, &err);
+}
+
 #define CUDA_CALLS(X)                                                                                        \
     X (SetDevice, (int device), (device), say (" %d", device), (void) 0)                                     \
     X (GetDevice, (int *device), (device), (void) 0, (void) 0)                                               \
@@ -182,7 +194,7 @@ fails (const char *name)
        (pool, access, count), say (" %d %d", access->location.id, (int) access->flags), (void) 0)            \
     X (MemPoolTrimTo, (cudaMemPool_t pool, size_t bytes), (pool, bytes), say (" %zu", bytes), (void) 0)      \
     X (MallocFromPoolAsync, (void **memory, size_t bytes, cudaMemPool_t pool, cudaStream_t stream),          \
-       (memory, bytes, pool, stream), say (" %zu %s", bytes, name_of (stream)), note ('m', *memory, bytes))  \
+       (memory, bytes, pool, stream), say (" %zu %s", bytes, name_of (stream)), note_memory (*memory, bytes)) \
     X (FreeAsync, (void *memory, cudaStream_t stream), (memory, stream),                                     \
        say (" %s %s", name_of (memory), name_of (stream)), (void) 0)                                         \
     X (Malloc, (void **memory, size_t bytes), (memory, bytes), say (" %zu", bytes), note ('m', *memory, bytes)) \
@@ -255,7 +267,6 @@ __wrap_cudaStreamIsCapturing (cudaStream_t stream, enum cudaStreamCaptureStatus 
 
 static char *a, *b, *there; /* on the GPU, and on the other one */
 static char bytes[3 << 20];
-static cudaStream_t made_stream;
 
 static void
 do_begin (const struct memory *memory)
@@ -316,6 +327,14 @@ do_stream (const struct memory *memory)
     status = memory->order (gpu, NULL, made_stream, &err);
     say ("[%d %s] ", (int) status, err.text);
     memory->zero (gpu, a, 16);
+}
+
+/* As by another thread, for the lock is not held meanwhile. */
+static void
+do_stream_meanwhile (const struct memory *memory)
+{
+    next_stream = made_stream;
+    memory->destroy (gpu, memory->create (gpu, 16, true));
 }
 
 /* While a stream is captured: what is freed waits, and only what the thread has permitted is queued. */
@@ -404,6 +423,7 @@ do_side_stream (const struct memory *memory)
     memory->order (gpu, memory->stream (gpu), made[1], &err);
     memory->use_side_stream (gpu, true);
     memory->zero (gpu, a, 16);
+    memory->zero (other, there, 16); /* which has none */
     memory->use_side_stream (gpu, false);
     memory->zero (gpu, b, 16);
 }
@@ -521,6 +541,7 @@ static const struct {
     { "write", do_write, false, false, NULL, cudaErrorMemoryAllocation },
     { "copy_from", do_copy_from, false, false, NULL, cudaErrorMemoryAllocation },
     { "stream", do_stream, false, true, NULL, cudaErrorMemoryAllocation },
+    { "stream set meanwhile", do_stream_meanwhile, false, false, NULL, cudaErrorMemoryAllocation },
     { "capture", do_capture, false, false, NULL, cudaErrorMemoryAllocation },
     { "threads", do_threads, false, true, NULL, cudaErrorIllegalAddress },
     { "pin", do_copies, false, false, NULL, cudaErrorMemoryAllocation },

@@ -165,7 +165,7 @@ test_expect_success '... it makes no context on other GPUs' '
     STANDIN_LIBCUDA=$scratch/libcuda.so.1 timeout $patience "$standin/nccl_table" contexts >out && test "$(grep -c ^ok out)" -eq 2'
 test_expect_success 'what it asks of NCCL, how long it waits, and what it says and leaves after each failure' '
     timeout $patience "$standin/nccl_script" >out && test "$(grep -c ^ok out)" -eq 129 &&
-    timeout $patience "$standin/nccl_jobs" >out && test "$(grep -c ^ok out)" -eq 116'
+    timeout $patience "$standin/nccl_jobs" >out && test "$(grep -c ^ok out)" -eq 117'
 test_expect_success '... it leaves NCCL in good order, and in another one if it lacks memory or gives up' '
     died ncclCommFinalize && died ncclCommDestroy && ! died ncclCommAbort && test "$(grep -c ^ok out)" -eq 14 &&
     timeout $patience "$standin/nccl_table" fails >out && test "$(grep -c ^ok out)" -eq 7'
@@ -205,6 +205,16 @@ test_expect_success 'too little memory for a stream: ACCEL_ERR_NOMEM, when a job
     for turn in 1 2; do
         failing 2 STANDIN_FAIL=cudaStreamCreateWithFlags:$turn:2 && test $status = 3 && ! grep "but the error has code" out &&
             grep "^rank 1: .*status 2: .*cuda:1: cudaStreamCreateWithFlags: out of memory" out || return 1
+    done'
+# The first stream is the engine's.  The fifth wait for an event is that of the first bucket for the program's stream, the
+# fifteenth that of the program's stream for both buckets.
+test_expect_success 'an error of the stream beside the one of the program, which PowerSGD needs' '
+    failing 2 STANDIN_FAIL=cudaStreamCreateWithFlags:2:2 ahead power && test $status = 3 &&
+    grep "^rank 1: accel_prepare .*status 2: cuda:1: cudaStreamCreateWithFlags: out of memory" out &&
+    for turn in 5 15; do
+        failing 2 STANDIN_FAIL=cudaStreamWaitEvent:$turn:700 ahead power && test $status = 3 &&
+            grep "^rank 1: accel_backward .*status 3: cuda:1: the stream cannot be used: an illegal" out &&
+            grep "^rank 0: .*rank 1 " out || return 1
     done'
 test_expect_success 'memory that NCCL does not register or give is used all the same' '
     for call in ncclCommRegister ncclMemAlloc; do ranks 2 STANDIN_FAIL=$call:1:3 || return 1; done'

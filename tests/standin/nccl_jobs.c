@@ -538,17 +538,36 @@ test_fork (void)
 }
 #endif
 
+/* While NCCL is busy, the thread asks again after a pause. */
+static void
+await_pause (void)
+{
+    int us = 0;
+    for (int i = 0; i < 10000 && !us; i++) {
+        __real_usleep (1000);
+        us = __atomic_load_n (&paused_us, __ATOMIC_ACQUIRE);
+    }
+    ok (us == 100, "a thread asks NCCL every %d us", us);
+    pthread_mutex_lock (&engine.lock);
+    engine.comms = NULL;
+    pthread_mutex_unlock (&engine.lock);
+}
+
 /* The last job ends, and another one needs a thread before the thread of the first has ended: that one ends, and is the
  * one that is waited for. */
 static void
 test_threads (void)
 {
+    struct communicator busy = { .nccl_comm = (ncclComm_t) (void *) made, .is_nccl_busy = true };
     fake_nccl ();
     has_threads = true;
+    busy_for = -1;
     pthread_mutex_lock (&engine.lock);
+    engine.comms = &busy;
     progress_thread_wake ();
     pthread_t first = engine.progress.thread;
     pthread_mutex_unlock (&engine.lock);
+    await_pause ();
     after_unlock = progress_thread_wake;
     progress_thread_end ();
     ok (wakes == 2 && engine.progress.is_there && !pthread_equal (first, engine.progress.thread),

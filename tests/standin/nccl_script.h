@@ -93,6 +93,8 @@ __wrap_pthread_mutex_unlock (pthread_mutex_t *mutex)
 
 static int64_t clock_us = 5000000, release_us; /* when what is stuck ends; 0: never */
 static unsigned yields;
+static bool has_threads; /* a thread passes calls on, whose pauses are of this machine's time */
+static int paused_us;    /* the last one */
 static bool is_stuck; /* no collective ends */
 
 static bool
@@ -123,6 +125,10 @@ __wrap_clock_gettime (clockid_t id, struct timespec *now)
 int
 __wrap_usleep (useconds_t us)
 {
+    if (has_threads) {
+        __atomic_store_n (&paused_us, (int) us, __ATOMIC_RELEASE);
+        return __real_usleep (1000);
+    }
     clock_us += us;
     if (release_us && clock_us >= release_us)
         set_stuck (false);
@@ -190,7 +196,6 @@ __wrap_pthread_atfork (void (*prepare) (void), void (*parent) (void), void (*chi
 
 /* The threads that wait pass calls on, in an order that is the same each time. */
 static int wakes; /* of a thread that would do it for them */
-static bool has_threads; /* it is made all the same */
 
 int __real_pthread_create (pthread_t *thread, const pthread_attr_t *attributes, void *(*run) (void *), void *user);
 

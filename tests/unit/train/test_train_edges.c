@@ -169,7 +169,7 @@ test_hooks (struct accel *acc)
 
 /* ---- PowerSGD ---- */
 
-static bool reports_all, is_zero;
+static bool reports_all, is_zero, has_twins; /* two matrices with the same gradient */
 
 static enum accel_status
 backward (void *user, float scale, struct accel_error *why)
@@ -197,7 +197,7 @@ make_power (struct accel *acc, struct accel_ddp_options options)
     options.start_iter = 1;
     options.overlap = ACCEL_OVERLAP_NEVER;
     set_tensor (0, ACCEL_FLOAT32, 3, 40, NULL);
-    set_tensor (1, ACCEL_FLOAT32, 5, 0, NULL);
+    set_tensor (1, ACCEL_FLOAT32, has_twins ? 3 : 5, has_twins ? 40 : 0, NULL);
     make_model (2);
     set_ddp (options);
     rank_must (accel_prepare (acc, &err, model), &err);
@@ -224,6 +224,10 @@ test_power_draws (struct accel *acc)
         struct power_sgd *power = model->reducer->power_sgd;
         struct accel_generator before = power->seeds, trial;
         uint32_t drawn = 0;
+        rank_must (accel_no_sync (acc, model, &err), &err);
+        pass (acc);
+        rank_must (accel_no_sync_end (acc, model, &err), &err);
+        right (!memcmp (&before, &power->seeds, sizeof before), "a pass that averages nothing draws");
         pass (acc);
         right (memcmp (&before, &power->seeds, sizeof before) != 0, "the first compressed pass draws nothing");
         for (uint64_t seed = 0; drawn < BELOW; seed++) {
@@ -256,24 +260,53 @@ test_power_redraws (struct accel *acc)
         pass (acc);
         bool is_same = turn && !memcmp (first, grads[0].data, sizeof first);
         right (!is_same, "the same numbers in another pass");
+        right (memcmp (grads[1].data, grads[0].data, sizeof first) != 0, "the same numbers for another matrix");
         memcpy (first, grads[0].data, sizeof first);
     }
     accel_model_destroy (model);
 }
 
-/* P of the matrix alone: the vector is in no pass. */
+/* A state of a model that did not compress begins PowerSGD again. */
+static void
+test_power_begins_again (struct accel *acc)
+{
+    float first[3 * 40];
+    set_tensor (0, ACCEL_FLOAT32, 3, 40, NULL);
+    set_tensor (1, ACCEL_FLOAT32, 3, 40, NULL);
+    make_model (2);
+    rank_must (accel_prepare (acc, &err, model), &err);
+    rank_must (accel_save_state (acc, "plain", &err), &err);
+    accel_model_destroy (model);
+    make_power (acc, (struct accel_ddp_options){ 0 });
+    for (int turn = 0; turn < 2; turn++) {
+        pass (acc);
+        pass (acc);
+        right (!turn || !memcmp (first, grads[0].data, sizeof first), "other numbers after a state was loaded");
+        memcpy (first, grads[0].data, sizeof first);
+        rank_must (accel_load_state (acc, "plain", &err), &err);
+        pass (acc);
+    }
+    accel_model_destroy (model);
+}
+
+/* P and Q of the first matrix alone: a vector, or a second matrix, is in no pass. */
 static void
 test_power_mask (struct accel *acc)
 {
     count_engine (acc);
-    make_power (acc, (struct accel_ddp_options){ .find_unused_parameters = true });
-    pass (acc);
-    right (calls == 2 && counts[0] == 3 && counts[1] == 40, "unused: %d sums, of %zu and %zu", calls, counts[0],
-           counts[1]);
-    reports_all = true;
-    pass (acc);
-    right (calls == 2 && counts[0] == 3 + 5, "used: %d sums, of %zu and %zu", calls, counts[0], counts[1]);
-    accel_model_destroy (model);
+    for (int twins = 0; twins < 2; twins++) {
+        has_twins = twins;
+        reports_all = false;
+        make_power (acc, (struct accel_ddp_options){ .find_unused_parameters = true });
+        pass (acc);
+        right (calls == 2 && counts[0] == 3 && counts[1] == 40, "unused: %d sums, of %zu and %zu", calls, counts[0],
+               counts[1]);
+        reports_all = true;
+        pass (acc);
+        right (calls == 2 && counts[0] == 3 + (twins ? 3 : 5), "used: %d sums, of %zu and %zu", calls, counts[0],
+               counts[1]);
+        accel_model_destroy (model);
+    }
     accel_world (acc)->links[0].engine = real;
 }
 
@@ -418,7 +451,10 @@ main (void)
     as_ranks (2, "memory of hooks", test_hooks);
     as_ranks (2, "PowerSGD: ranks above the smaller dimension", test_power_rank);
     as_ranks (2, "PowerSGD: when it draws", test_power_draws);
+    has_twins = true;
     as_ranks (2, "PowerSGD: what it draws anew", test_power_redraws);
+    as_ranks (2, "PowerSGD: a state without its own", test_power_begins_again);
+    has_twins = false;
     as_ranks (2, "PowerSGD: parameters that are not used", test_power_mask);
     as_ranks (1, "options that are refused", test_options);
     as_ranks (2, "options that differ over the ranks", test_ddp_differs);
