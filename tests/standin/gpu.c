@@ -373,12 +373,19 @@ visits (void)
             && strstr (err.text, "cudaErrorInvalidDevice"),
         "an error that the program has not seen is told: %s", err.text);
     ok (!send_to (0) && !runtime.last_error (), "once");
-    setenv ("STANDIN_FAIL", "cudaHostAlloc:1:2", true);
+    static const char *const states[] = { "cudaSetDevice:1:600", "cudaSetDevice:2:704", "cudaSetDevice:3:712" };
+    for (int i = 0; i < 3; i++) {
+        setenv ("STANDIN_FAIL", states[i], true);
+        bool is_told = runtime.set (0);
+        unsetenv ("STANDIN_FAIL");
+        ok (is_told && !send_to (0), "%s is no error, but how things are", states[i]);
+    }
+    setenv ("STANDIN_FAIL", "cudaHostAlloc:4:2", true); /* all failures are counted */
     ok (send_to (2) == ACCEL_ERR_NOMEM && present () == 0,
         "a GPU that is not ready leaves the thread's device as it was");
     unsetenv ("STANDIN_FAIL");
     ok (!send_to (2) && present () == 0 && !send_to (1), "and may be tried again");
-    setenv ("STANDIN_FAIL", "cudaLaunchKernel:2:2", true); /* the second of its failures */
+    setenv ("STANDIN_FAIL", "cudaLaunchKernel:5:2", true);
     ok (rearrange (memory) == ACCEL_ERR_NOMEM && strstr (err.text, "cuda:0: a kernel: out of memory"),
         "a kernel that is loaded when it is first launched may lack memory: %s", err.text);
     unsetenv ("STANDIN_FAIL");
