@@ -42,6 +42,14 @@ static const struct accel_file_name file_names[] = {
     { NULL, "*.attn.masked_bias", false }, { NULL, "lm_head.weight", false },
 };
 
+/* What --tp divides, as Megatron-LM does: heads of attention, hidden units, and the vocabulary.  What comes out of a
+ * layer is added up, and on the way back, the gradients of what goes in. */
+static const struct accel_partition partitions[] = {
+    { .match = "*c_attn.weight", .dim = 1, .blocks = 3 }, { .match = "*c_attn.bias", .blocks = 3 },
+    { .match = "*c_fc.weight", .dim = 1 }, { .match = "*c_fc.bias" }, { .match = "*c_proj.weight" },
+    { .match = "wte.weight" }, /* if it can be */
+};
+
 static void *
 zeroed (size_t count, size_t bytes)
 {
@@ -50,7 +58,7 @@ zeroed (size_t count, size_t bytes)
 }
 
 void
-gpt_create (struct gpt *gpt, const struct gpt_config *config, enum accel_dtype dtype,
+gpt_create (struct gpt *gpt, const struct gpt_config *config, const struct accel *acc,
             struct accel_generator *generator)
 {
     /* Smaller where a layer's output is added to what went in. */
@@ -62,7 +70,8 @@ gpt_create (struct gpt *gpt, const struct gpt_config *config, enum accel_dtype d
     struct accel_tensor *data = zeroed (2 * count, sizeof *data), *grad = data + count;
     char (*names)[48] = zeroed (count, sizeof *names);
     *gpt = (struct gpt){ .config = *config, .tensors = zeroed (count, sizeof *gpt->tensors),
-                         .blocks = zeroed (layers + 1, sizeof *gpt->blocks) };
+                         .blocks = zeroed (layers + 1, sizeof *gpt->blocks),
+                         .tp = accel_mesh_comm (accel_device_mesh (acc), "tp") };
     for (size_t i = 0; i < count; i++) {
         size_t layer = i < MODEL_TENSORS ? 0 : (i - MODEL_TENSORS) / BLOCK_TENSORS, kind = i - layer * BLOCK_TENSORS;
         int64_t rows = i == WTE ? config->vocab_size : i == WPE ? config->n_positions : kinds[kind].rows * width;
@@ -72,13 +81,19 @@ gpt_create (struct gpt *gpt, const struct gpt_config *config, enum accel_dtype d
             snprintf (names[i], sizeof *names, "%s", kinds[kind].name);
         else
             snprintf (names[i], sizeof *names, "h.%zu.%s", layer, kinds[kind].name);
-        TRY (accel_tensor_init (&data[i], ndim == 2 ? dtype : ACCEL_FLOAT32, ndim, shape, &error));
+        TRY (accel_tensor_init (&data[i], ndim == 2 ? accel_autocast (acc) : ACCEL_FLOAT32, ndim, shape, &error));
         TRY (accel_tensor_init (&grad[i], ACCEL_FLOAT32, ndim, shape, &error));
         gpt->tensors[i] = (struct accel_parameter){ names[i], &data[i].dl, &grad[i].dl };
         gpt->parameters += accel_tensor_count (&data[i].dl);
     }
     TRY (accel_model_create (&gpt->model, gpt->tensors, count, &error));
     TRY (accel_model_set_file_names (gpt->model, file_names, sizeof file_names / sizeof *file_names, &error));
+    gpt->parts = gpt->tp ? accel_comm_size (gpt->tp) : 1;
+    gpt->part = gpt->tp ? accel_comm_rank (gpt->tp) : 0;
+    gpt->vocabulary = config->vocab_size % gpt->parts ? NULL : gpt->tp;
+    TRY (accel_model_set_tensor_parallel (gpt->model, acc, partitions, gpt->tp && !gpt->vocabulary ? 5 : 6, &error));
+    if (config->n_head % gpt->parts)
+        errx (1, "n_head: %d is not a multiple of --tp %d", config->n_head, gpt->parts);
     TRY (accel_model_initialize (gpt->model, initializers, 3, generator, &error));
 }
 
@@ -136,6 +151,15 @@ fast_exp (float x)
     return value * power.number;
 }
 
+/* Of all processes that divide layers, or the vocabulary. */
+static void
+sum (struct accel_comm *comm, float *x, long count)
+{
+#pragma omp single
+    if (comm)
+        TRY (accel_comm_all_reduce (comm, x, x, (size_t) count, ACCEL_FLOAT32, ACCEL_SUM, &error));
+}
+
 /* to = x + y */
 static VECTORIZED void
 add (float *to, const float *x, const float *y, long count)
@@ -162,14 +186,17 @@ weights_of (const struct accel_parameter *w)
     return weights (w->data->data, w->data->shape[0], w->data->shape[1]);
 }
 
-/* y [rows, out] = x [rows, in] weight [in, out] + bias */
+/* y [rows, out] = x [rows, in] weight [in, out] + bias; @p has_bias: else it is another process that adds it */
 static void
-linear (float *y, const float *x, const struct accel_parameter *w, long rows)
+linear (float *y, const float *x, const struct accel_parameter *w, long rows, bool has_bias)
 {
     struct matrix weight = weights_of (w);
 #pragma omp for
     for (long i = 0; i < rows; i++)
-        memcpy (y + i * weight.columns, w[1].data->data, (size_t) weight.columns * sizeof *y);
+        if (has_bias)
+            memcpy (y + i * weight.columns, w[1].data->data, (size_t) weight.columns * sizeof *y);
+        else
+            memset (y + i * weight.columns, 0, (size_t) weight.columns * sizeof *y);
     matmul (y, matrix (x, rows, weight.rows, weight.rows), weight, 1);
 }
 
@@ -365,31 +392,46 @@ copy_row (float *to, const DLTensor *from, long row)
     accel_check (accel_convert ((const char *) from->data + offset, dtype, to, ACCEL_FLOAT32, width, NULL), NULL);
 }
 
+/* @return the row of wte that this process has of a token, or -1 */
+static inline long
+row_of (const struct gpt *gpt, int32_t token)
+{
+    long rows = gpt->tensors[WTE].data->shape[0], row = token - (gpt->vocabulary ? gpt->part * rows : 0);
+    return row < rows && row >= 0 ? row : -1;
+}
+
 /* x = wte [token] + wpe [place]; work: as much memory */
 static void
-embed (float *x, float *work, const struct accel_parameter *w, const int32_t *tokens, const struct shape *shape)
+embed (const struct gpt *gpt, float *x, float *work, const int32_t *tokens, const struct shape *shape)
 {
     long width = shape->width, length = shape->length - shape->first;
 #pragma omp for
     for (long i = 0; i < shape->rows; i++) {
-        copy_row (x + i * width, w[0].data, tokens[i]);
-        copy_row (work + i * width, w[1].data, shape->first + i % length);
+        long row = row_of (gpt, tokens[i]);
+        if (row >= 0)
+            copy_row (x + i * width, gpt->tensors[WTE].data, row);
+        else
+            memset (x + i * width, 0, (size_t) width * sizeof *x);
+        copy_row (work + i * width, gpt->tensors[WPE].data, shape->first + i % length);
     }
+    sum (gpt->vocabulary, x, shape->rows * width);
     add (x, x, work, shape->rows * width);
 }
 
 static VECTORIZED void
-embed_backward (const float *dx, const struct accel_parameter *w, const int32_t *tokens, const struct shape *shape)
+embed_backward (const struct gpt *gpt, const float *dx, const int32_t *tokens, const struct shape *shape)
 {
-    float *dwte = w[0].grad->data, *dwpe = w[1].grad->data;
+    float *dwte = gpt->tensors[WTE].grad->data, *dwpe = gpt->tensors[WPE].grad->data;
     long width = shape->width;
 #pragma omp for
     for (long begin = 0; begin < width; begin += COLUMNS)
-        for (long i = 0, end = min (begin + COLUMNS, width); i < shape->rows; i++)
-            for (long j = begin; j < end; j++) {
-                dwte[tokens[i] * width + j] += dx[i * width + j];
+        for (long i = 0, end = min (begin + COLUMNS, width); i < shape->rows; i++) {
+            long row = row_of (gpt, tokens[i]);
+            for (long j = begin; j < end && row >= 0; j++)
+                dwte[row * width + j] += dx[i * width + j];
+            for (long j = begin; j < end; j++)
                 dwpe[i % shape->length * width + j] += dx[i * width + j];
-            }
+        }
 }
 
 /* logits [rows, vocab] = x wte^T */
@@ -403,16 +445,20 @@ logits_of (float *logits, const float *x, const struct accel_parameter *wte, lon
 /* losses [rows] = -log softmax (x wte^T) [label].  Only a few rows of logits are in memory, so gradients, times scale,
  * are computed at once, unless dx is NULL. */
 static void
-cross_entropy (float *losses, float *dx, float *logits, const float *x, const struct accel_parameter *wte,
-               const int32_t *labels, long rows, float scale)
+cross_entropy (const struct gpt *gpt, float *dx, const int32_t *labels, long rows, float scale)
 {
-    struct matrix weight = weights_of (wte);
+    float *losses = gpt->losses, *logits = gpt->logits, *x = gpt->narrow;
+    struct matrix weight = weights_of (gpt->tensors + WTE);
     long vocab = weight.rows, width = weight.columns;
     for (long first = 0; first < rows; first += LOGIT_ROWS) {
         long count = min (LOGIT_ROWS, rows - first);
-        logits_of (logits, x + first * width, wte, count);
+        logits_of (logits, x + first * width, gpt->tensors + WTE, count);
+#pragma omp single
+        if (gpt->vocabulary)
+            TRY (accel_parallel_cross_entropy (gpt->vocabulary, labels + first, (size_t) count, (size_t) vocab,
+                                               scale / (float) rows, logits, losses + first, &error));
 #pragma omp for
-        for (long i = 0; i < count; i++) {
+        for (long i = 0; i < (gpt->vocabulary ? 0 : count); i++) {
             float *row = logits + i * vocab, wanted = row[labels[first + i]];
             losses[first + i] = softmax (row, vocab, vocab, scale / (float) rows) - wanted;
             row[labels[first + i]] -= scale / (float) rows;
@@ -421,7 +467,9 @@ cross_entropy (float *losses, float *dx, float *logits, const float *x, const st
             continue;
         struct matrix grad = factor (logits, count, vocab);
         matmul (dx + first * width, grad, weight, 0);
-        matmul (wte->grad->data, transposed (grad), matrix (x + first * width, count, width, width), 1);
+        matmul (gpt->tensors[WTE].grad->data, transposed (grad),
+                matrix (x + first * width, count, width, width), 1);
+        sum (gpt->vocabulary, dx + first * width, count * width);
     }
 }
 
@@ -462,21 +510,34 @@ reserve (struct gpt *gpt, int batch, int length)
     gpt->length = length;
 }
 
+/* What this process has of the heads. */
+static struct shape
+own_heads (const struct gpt *gpt, const struct shape *shape)
+{
+    struct shape own = *shape;
+    own.heads /= gpt->parts;
+    own.width /= gpt->parts;
+    return own;
+}
+
 /* Of each sequence, the tokens from shape->first on. */
 static void
 forward_block (struct gpt *gpt, const struct gpt_block *b, const struct shape *shape)
 {
     const struct accel_parameter *w = b->tensors;
+    const struct shape own = own_heads (gpt, shape);
     long rows = shape->rows, count = rows * shape->width;
     layer_norm (gpt->narrow, b->input, w + LN_1, shape);
-    linear (b->qkv + shape->first * 3 * shape->width, gpt->narrow, w + ATTN, rows);
-    attention (b->attended, b->norms, b->qkv, shape);
-    linear (gpt->narrow, b->attended, w + ATTN_PROJ, rows);
+    linear (b->qkv + own.first * 3 * own.width, gpt->narrow, w + ATTN, rows, true);
+    attention (b->attended, b->norms, b->qkv, &own);
+    linear (gpt->narrow, b->attended, w + ATTN_PROJ, rows, !gpt->part);
+    sum (gpt->tp, gpt->narrow, count);
     add (b->middle, b->input, gpt->narrow, count);
     layer_norm (gpt->narrow, b->middle, w + LN_2, shape);
-    linear (b->hidden, gpt->narrow, w + FC, rows);
-    gelu (gpt->wide, b->hidden, 4 * count);
-    linear (gpt->narrow, gpt->wide, w + MLP_PROJ, rows);
+    linear (b->hidden, gpt->narrow, w + FC, rows, true);
+    gelu (gpt->wide, b->hidden, 4 * count / gpt->parts);
+    linear (gpt->narrow, gpt->wide, w + MLP_PROJ, rows, !gpt->part);
+    sum (gpt->tp, gpt->narrow, count);
     add (b[1].input, b->middle, gpt->narrow, count);
 }
 
@@ -485,24 +546,27 @@ static void
 backward_block (struct gpt *gpt, const struct gpt_block *b, const struct shape *shape)
 {
     const struct accel_parameter *w = b->tensors;
+    const struct shape own = own_heads (gpt, shape);
     long rows = shape->rows, count = rows * shape->width;
-    gelu (gpt->wide, b->hidden, 4 * count);
+    gelu (gpt->wide, b->hidden, 4 * count / gpt->parts);
     linear_backward (gpt->wide_grad, gpt->grad, gpt->wide, w + MLP_PROJ, rows);
-    gelu_backward (gpt->wide_grad, b->hidden, 4 * count);
+    gelu_backward (gpt->wide_grad, b->hidden, 4 * count / gpt->parts);
     layer_norm (gpt->narrow, b->middle, w + LN_2, shape);
     linear_backward (gpt->narrow_grad, gpt->wide_grad, gpt->narrow, w + FC, rows);
+    sum (gpt->tp, gpt->narrow_grad, count);
     layer_norm_backward (gpt->grad, gpt->wide, gpt->narrow_grad, b->middle, w + LN_2, shape);
     linear_backward (gpt->narrow_grad, gpt->grad, b->attended, w + ATTN_PROJ, rows);
-    attention_backward (gpt->wide_grad, gpt->narrow_grad, b->qkv, b->norms, shape);
+    attention_backward (gpt->wide_grad, gpt->narrow_grad, b->qkv, b->norms, &own);
     layer_norm (gpt->narrow, b->input, w + LN_1, shape);
     linear_backward (gpt->narrow_grad, gpt->wide_grad, gpt->narrow, w + ATTN, rows);
+    sum (gpt->tp, gpt->narrow_grad, count);
     layer_norm_backward (gpt->grad, gpt->wide, gpt->narrow_grad, b->input, w + LN_1, shape);
 }
 
 static void
 forward (struct gpt *gpt, const int32_t *tokens, const struct shape *shape)
 {
-    embed (gpt->blocks->input, gpt->narrow, gpt->tensors + WTE, tokens, shape);
+    embed (gpt, gpt->blocks->input, gpt->narrow, tokens, shape);
     for (int layer = 0; layer < gpt->config.n_layer; layer++)
         forward_block (gpt, &gpt->blocks[layer], shape);
     layer_norm (gpt->narrow, gpt->blocks[gpt->config.n_layer].input, gpt->tensors + LN_F, shape);
@@ -530,7 +594,7 @@ backward (struct gpt *gpt, const int32_t *tokens, const struct shape *shape)
         backward_block (gpt, &gpt->blocks[layer], shape);
         report (gpt, MODEL_TENSORS + layer * BLOCK_TENSORS, BLOCK_TENSORS);
     }
-    embed_backward (gpt->grad, gpt->tensors + WTE, tokens, shape);
+    embed_backward (gpt, gpt->grad, tokens, shape);
     report (gpt, WTE, 2);
 }
 
@@ -543,8 +607,7 @@ gpt_loss (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int bat
 #pragma omp parallel
     {
         forward (gpt, tokens, &shape);
-        cross_entropy (gpt->losses, scale > 0 ? gpt->narrow_grad : NULL, gpt->logits, gpt->narrow, gpt->tensors + WTE,
-                       labels, shape.rows, scale);
+        cross_entropy (gpt, scale > 0 ? gpt->narrow_grad : NULL, labels, shape.rows, scale);
         if (scale > 0)
             backward (gpt, tokens, &shape);
     }
@@ -558,12 +621,16 @@ gpt_next (struct gpt *gpt, int32_t token)
 {
     const struct shape shape
         = { 1, gpt->count + 1, gpt->config.n_head, gpt->config.n_embd, gpt->count, 1 };
+    size_t classes = (size_t) gpt->tensors[WTE].data->shape[0];
+    size_t first = gpt->vocabulary ? classes * (size_t) gpt->part : 0;
     reserve (gpt, 1, gpt->config.n_positions);
 #pragma omp parallel
     {
         forward (gpt, &token, &shape);
-        logits_of (gpt->logits, gpt->narrow, gpt->tensors + WTE, 1);
+        logits_of (gpt->logits + first, gpt->narrow, gpt->tensors + WTE, 1);
     }
+    if (gpt->vocabulary)
+        TRY (accel_comm_all_gather (gpt->vocabulary, gpt->logits + first, gpt->logits, classes, ACCEL_FLOAT32, &error));
     gpt->count++;
     return gpt->logits;
 }

@@ -16,7 +16,7 @@ struct options {
     struct gpt_config config;
     const char *data, *eval_data, *model, *save, *project_dir, *prompt;
     int bos_token_id, eos_token_id, model_type, activation_function, tie_word_embeddings; /* 0: the only word */
-    int format, length, batch_size, total_batch_size, tokens_per_step, steps, warmup_steps, shard, seed;
+    int format, length, batch_size, total_batch_size, tokens_per_step, steps, warmup_steps, shard, tp, seed;
     int evaluate_every, evaluation_batches, patience, save_every, sample, top_k;
     double lr, weight_decay, max_grad_norm, temperature, top_p, peak_tflops;
 };
@@ -41,6 +41,8 @@ struct gpt {
     struct accel_parameter *tensors; /* the model's own first, then block by block; their memory is the library's */
     size_t parameters;
     struct accel_model *model;
+    struct accel_comm *tp, *vocabulary; /* the processes that divide layers, and the vocabulary; NULL: this one alone */
+    int parts, part;                    /* of layers: how many, and which this one has */
     struct gpt_block *blocks;  /* [n_layer + 1]; the last one has only an input, the output of the others */
     int batch, length, count;  /* for which there is memory below: rows = batch * length; tokens of the text so far */
     float *memory;
@@ -49,8 +51,8 @@ struct gpt {
     float *losses, *logits;             /* [rows], [LOGIT_ROWS, vocab_size] */
 };
 
-/** Describe a model to the library, which has its memory, and fill it as GPT-2 did. */
-void gpt_create (struct gpt *gpt, const struct gpt_config *config, enum accel_dtype dtype,
+/** Describe a model to the library, which has its memory and cuts it as @p acc says, and fill it as GPT-2 did. */
+void gpt_create (struct gpt *gpt, const struct gpt_config *config, const struct accel *acc,
                  struct accel_generator *generator);
 
 /**
@@ -61,7 +63,8 @@ void gpt_create (struct gpt *gpt, const struct gpt_config *config, enum accel_dt
  */
 float gpt_loss (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int batch, int length, float scale);
 
-/** Add @p token to the text.  @return the logits of what follows, [vocab_size], valid until the next call */
+/** Add @p token to the text, on all processes that divide layers.  @return the logits of what follows, [vocab_size],
+ *  valid until the next call */
 const float *gpt_next (struct gpt *gpt, int32_t token);
 
 #endif

@@ -53,7 +53,8 @@ open_data (struct run *run)
     const struct options *o = &run->options;
     const struct accel_dataset *all = run->data[TRAIN] = open_tokens (o, o->data), *test = all;
     size_t size = o->eval_data ? all->size : all->size - all->size / 10, step = (size_t) o->total_batch_size;
-    size_t pass = (size_t) o->batch_size * (size_t) accel_num_processes (run->acc), first = size -= size % step;
+    size_t pass = (size_t) (o->batch_size * accel_num_processes (run->acc) / run->gpt.parts);
+    size_t first = size -= size % step;
     if (!size)
         errx (1, "%s: %zu sequences of %d tokens are too few for a step of %zu", o->data, all->size, o->length, step);
     if (o->eval_data) {
@@ -247,21 +248,22 @@ main (int argc, char **argv)
     const struct options *o = &run.options;
     run.options = parse_options (argc, argv);
     const struct accel_options job
-        = { .cpu = true, .total_batch_size = (size_t) o->total_batch_size, .log_with = "jsonl" };
+        = { .cpu = true, .total_batch_size = (size_t) o->total_batch_size, .log_with = "jsonl",
+            .tp_size = (uint64_t) o->tp };
     TRY (accel_open (&run.acc, &job, &error));
     bool is_main = accel_is_main_process (run.acc);
     const char *products = matmul_set_dtype (accel_autocast (run.acc)), *best;
-    open_data (&run);
     TRY (accel_set_seed (run.acc, (uint64_t) o->seed, false, &error));
-    gpt_create (&run.gpt, &o->config, accel_autocast (run.acc), accel_default_generator ());
+    gpt_create (&run.gpt, &o->config, run.acc, accel_default_generator ());
+    open_data (&run);
     if (o->model)
         TRY (accel_load_model (run.acc, run.gpt.model, o->model, NULL, NULL, &error));
     begin (&run);
     if (is_main)
-        printf ("%.2f million parameters, %s products, %d process(es), %u passes per step, ZeRO stage %d\n",
+        printf ("%.2f million parameters, %s products, %d process(es), %u passes per step, ZeRO stage %d, tp %d\n",
                 (double) run.gpt.parameters / 1e6, products, accel_num_processes (run.acc),
                 accel_gradient_accumulation_steps (run.acc),
-                (int) accel_model_sharding (run.gpt.model) - ACCEL_SHARDING_NONE);
+                (int) accel_model_sharding (run.gpt.model) - ACCEL_SHARDING_NONE, run.gpt.parts);
     train (&run);
     if (is_main && (best = accel_best_checkpoint_path (run.acc)))
         printf ("the best checkpoint: %s\n", best);
@@ -269,7 +271,7 @@ main (int argc, char **argv)
         TRY (accel_save_model (run.acc, run.gpt.model, o->save, NULL, &error));
     if (o->save && is_main)
         write_config (o);
-    if (is_main)
+    if (is_main || (run.gpt.tp && freopen ("/dev/null", "w", stdout))) /* all that divide layers */
         write_text (&run);
     TRY (accel_end_training (run.acc, &error));
     accel_close (run.acc);

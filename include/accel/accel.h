@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of libaccel.  Suggested reading order: base (rules of the whole API), state, comm, work, tree, collectives,
  * group, random, segment, dataset, sampler, loader, train, layout, accumulate, optimizer, precision, scheduler,
- * statedict, checkpoint, preemption, safetensors, model_file, tracker, utility. */
+ * statedict, checkpoint, preemption, safetensors, model_file, parallel, tracker, utility. */
 #ifndef ACCEL_ACCEL_H
 #define ACCEL_ACCEL_H
 
@@ -17,6 +17,7 @@
 #include <accel/loader.h>
 #include <accel/model_file.h>
 #include <accel/optimizer.h>
+#include <accel/parallel.h>
 #include <accel/precision.h>
 #include <accel/preemption.h>
 #include <accel/random.h>

@@ -23,6 +23,8 @@ ACCEL_BEGIN_DECLS
        struct accel_error *err), (model, options, err)) \
     X (accel_model_set_sharding, (struct accel_model *model, const struct accel_sharding_options *options, \
        struct accel_error *err), (model, options, err)) \
+    X (accel_model_set_tensor_parallel, (struct accel_model *model, const struct accel *acc, \
+       const struct accel_partition *rows, size_t count, struct accel_error *err), (model, acc, rows, count, err)) \
     X (accel_segment_create, (struct accel_segment **segment, const struct accel_segment_options *options, \
        struct accel_error *err), (segment, options, err)) \
     X (accel_model_initialize, (struct accel_model *model, const struct accel_initializer *rows, size_t count, \

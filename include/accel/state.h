@@ -68,6 +68,11 @@ struct accel_options {
      * accel_should_save() or accel_should_stop() later, once they have loaded their data.  0: from that call on.
      */
     uint64_t catch_signals;
+    /**
+     * Processes that divide tensors among themselves, see accel_device_mesh(); the others of the job divide data.
+     * 0: 1, or PARALLELISM_CONFIG_TP_SIZE if ACCELERATE_USE_PARALLELISM_CONFIG is true.
+     */
+    uint64_t tp_size;
 };
 
 /** A process's membership of its job: state, communicator, and everything that was prepared with it. */

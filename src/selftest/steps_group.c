@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Steps: groups of processes by colour, and of a mesh. */
+/* Steps: groups of processes by colour, and of a mesh; what tensor parallelism sends within them. */
 #include <config.h>
 
 #include "selftest/selftest.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The sum of the ranks that @comm has. */
 static long long
@@ -78,9 +80,38 @@ check_invited (struct self *self)
     free (ranks);
 }
 
+/* Parts of a matrix, two columns of each process, and losses of equal logits, one class of each. */
+static void
+check_parallel (struct self *self)
+{
+    struct accel_comm *world = accel_world (self->acc);
+    struct accel_tensor part = { 0 }, whole = { 0 };
+    float loss = 0, logit = 0;
+    const int32_t label = 0;
+    if (!CALL (self, accel_tensor_init (&part, ACCEL_FLOAT32, 2, (int64_t[]){ 2, 2 }, &self->err))
+        || !CALL (self, accel_tensor_init (&whole, ACCEL_FLOAT32, 2, (int64_t[]){ 2, 2 * self->size }, &self->err)))
+        return;
+    float own[4] = { [0 ... 3] = (float) self->rank }, back[4] = { 0 };
+    whole.dl.data = calloc (4 * (size_t) self->size, sizeof (float));
+    part.dl.data = own;
+    if (CALL (self, accel_parallel_gather (world, &part.dl, &whole.dl, 1, &self->err)))
+        for (int i = 0; i < 4 * self->size; i++)
+            expect_near (self, "accel_parallel_gather", i % (2 * self->size) / 2,
+                         (double) ((float *) whole.dl.data)[i], 0);
+    part.dl.data = back;
+    if (CALL (self, accel_parallel_scatter (world, &whole.dl, &part.dl, 1, &self->err)))
+        expect (self, "accel_parallel_scatter", 0, memcmp (own, back, sizeof own));
+    free (whole.dl.data);
+    if (!CALL (self, accel_parallel_cross_entropy (world, &label, 1, 1, 1, &logit, &loss, &self->err)))
+        return;
+    expect_near (self, "accel_parallel_cross_entropy", log (self->size), (double) loss, 1e-6);
+    expect_near (self, "a gradient of it", 1.0 / self->size - (self->rank == 0), (double) logit, 1e-6);
+}
+
 const struct step group_steps[] = {
     { "groups by colour", check_split },
     { "groups by id", check_invited },
     { "groups of a mesh", check_mesh },
+    { "tensor parallelism", check_parallel },
     { NULL, NULL },
 };

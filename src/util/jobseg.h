@@ -113,7 +113,9 @@ enum {
     X (SHOULD_SAVE, "accel_should_save") \
     X (SHOULD_STOP, "accel_should_stop") \
     X (LAYER_BEGIN, "accel_layer_begin") \
-    X (SUMMON_FULL_PARAMS, "accel_summon_full_params")
+    X (SUMMON_FULL_PARAMS, "accel_summon_full_params") \
+    X (PARALLEL_GATHER, "accel_parallel_gather") \
+    X (PARALLEL_CROSS_ENTROPY, "accel_parallel_cross_entropy")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

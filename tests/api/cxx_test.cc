@@ -189,6 +189,20 @@ test_communicators (accelerator &acc)
     const char *names[] = { "dp" };
     const int sizes[] = { size };
     mesh grid (acc.get (), names, sizes);
+    float whole[4], part[] = { 1, 2, 3, 4 }, back[4] = {}, loss[1], logits[] = { 0, 0 };
+    DLTensor one { part, { kDLCPU, 0 }, 2, { kDLFloat, 32, 1 }, nullptr, nullptr, 0 }, all_of = one, cut = one;
+    std::int64_t shape[] = { 2, 2 };
+    one.shape = all_of.shape = cut.shape = shape;
+    all_of.data = whole;
+    cut.data = back;
+    parallel_gather (nullptr, one, all_of, 1);
+    parallel_scatter (nullptr, all_of, cut, 1);
+    const std::int32_t label[] = { 1 };
+    parallel_cross_entropy (nullptr, label, 1, logits, loss);
+    ok (back[3] == 4 && std::fabs (loss[0] - std::log (2.0F)) < 1e-6 && logits[1] == -0.5F && !acc.device_mesh (),
+        "parts of tensors");
+    ok (throws (ACCEL_ERR_INVALID, "as many rows", [&] { parallel_cross_entropy (nullptr, {}, 1, logits, loss); }),
+        "rows of losses");
     ok (grid["dp"].size () == size && throws (ACCEL_ERR_INVALID, "'tp'", [&] { grid["tp"]; }), "mesh");
 }
 
@@ -454,6 +468,8 @@ test_training (accelerator &acc)
     net.set_ddp (ddp_options ().bucket_cap_mb (1));
     net.set_sharding (sharding_options ().strategy (ACCEL_SHARDING_NONE).min_num_params (1));
     ok (net.sharding () == ACCEL_SHARDING_NONE, "sharding");
+    const accel_partition parts[] = { { "w", 1, 0 } };
+    net.set_tensor_parallel (acc.get (), parts);
     const std::size_t read_now[] = { 0, 1 }, wrong[] = { 3 };
     net.layer_begin (read_now);
     net.layer_end (read_now);

@@ -44,6 +44,16 @@ for stage in 1 2 3; do
         train 2 half$stage --steps $steps --warmup_steps 2 --save half.model >log && grep "ZeRO stage 0" log &&
         grep "step  *$steps of" log && test -s half.model/model.safetensors'
 done
+for processes in 2 4; do
+    test_expect_success "$processes processes, 2 of which divide layers, have the losses of one, which continues their run" '
+        train $processes parts$processes --tp 2 --steps $steps --save parts.model >log && grep "tp 2$" log &&
+        near 1e-6 log1 log && train 1 parts$processes --tp 1 --steps $((steps + 1)) >log && grep "^step  *$((steps + 1)) of" log &&
+        train 2 whole$processes --tp 2 --steps 0 --model parts.model --save again.model >log &&
+        cmp parts.model/model.safetensors again.model/model.safetensors'
+done
+test_expect_success 'a vocabulary that cannot be divided is whole; heads are refused' '
+    train 1 odd --vocab_size 257 --steps 5 >log && train 2 odd2 --tp 2 --vocab_size 257 --steps 5 --sample 20 >other &&
+    near 1e-6 log other && test_exit 1 train 2 bad --tp 2 --n_head 1 2>err && grep "n_head: 1 is not a multiple of --tp 2" err'
 # Twice: with the products that this processor has, and with float32 products.
 precision=bf16
 test_expect_success 'bfloat16 weights: losses near those of PyTorch, alike on 2 processes' '
@@ -188,6 +198,7 @@ longer than the model|--length 33
 longer than the model|--model context
 not a multiple of --length|--tokens_per_step 33
 not a multiple|--n_embd 33
+tp_size is 2, but does not divide the number of processes, 1|--tp 2
 shakespeare.txt: token [0-9]*, but vocab_size is 64|--vocab_size 64 --steps 1
 width/model.safetensors: tensor .* has shape .* but the parameter|--model width
 layers does not fit the model: 12 parameters are missing|--model layers

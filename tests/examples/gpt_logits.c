@@ -15,7 +15,7 @@ main (int argc, char **argv)
     static struct gpt gpt;
     struct options options = parse_options (argc, argv);
     accel_check (accel_open (&acc, &(struct accel_options){ .cpu = true }, &err), &err);
-    gpt_create (&gpt, &options.config, ACCEL_FLOAT32, accel_default_generator ());
+    gpt_create (&gpt, &options.config, acc, accel_default_generator ());
     accel_check (accel_load_model (acc, gpt.model, options.model, NULL, NULL, &err), &err);
     for (char *end, *next = (char *) options.prompt; *next; next = end) {
         const float *logits = gpt_next (&gpt, (int32_t) strtol (next, &end, 10));

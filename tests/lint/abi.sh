@@ -107,10 +107,10 @@ is () {
 test_expect_success 'a new function is compatible' '
     is compatible state.h "s/^ACCEL_API void accel_close.*/&\nACCEL_API void accel_planted (int x);/"'
 test_expect_success 'a new field at the end of options is compatible' '
-    is compatible state.h "s/^    uint64_t catch_signals;/&\n    uint64_t planted;/"'
+    is compatible state.h "s/^    uint64_t tp_size;/&\n    uint64_t planted;/"'
 test_expect_success 'a new field with padding after it is found' '
-    is compatible state.h "s/^    uint64_t catch_signals;/&\n    uint64_t planted;/" && padded today.abi planted >found && test ! -s found &&
-    is compatible state.h "s/^    uint64_t catch_signals;/&\n    uint64_t planted;\n    bool more;/" && padded today.abi planted >found &&
+    is compatible state.h "s/^    uint64_t tp_size;/&\n    uint64_t planted;/" && padded today.abi planted >found && test ! -s found &&
+    is compatible state.h "s/^    uint64_t tp_size;/&\n    uint64_t planted;\n    bool more;/" && padded today.abi planted >found &&
     grep "^accel_options: 7 bytes of padding" found'
 test_expect_success 'a new field in the padding of options is not' '
     is incompatible state.h "s/^    enum accel_flag device_placement;/&\n    bool planted;/"'

@@ -70,6 +70,8 @@ class accelerator {
     bool is_last_process () const noexcept { return accel_is_last_process (get ()); }
     const char *mixed_precision () const noexcept { return accel_mixed_precision (get ()); }
     communicator world () const noexcept { return communicator (accel_world (get ())); }
+    /** The grid of a job with options ().tp_size (n), for accel_mesh_comm(); nullptr without. */
+    const accel_mesh *device_mesh () const noexcept { return accel_device_mesh (get ()); }
     accel_split
     split_between_processes (std::size_t length, bool apply_padding = false) const noexcept
     {

@@ -342,6 +342,34 @@ class mesh {
     detail::handle<accel_mesh, accel_mesh_destroy> own_;
 };
 
+/** @p comm: those that divide tensors, accel_mesh_comm (accel_device_mesh (acc), "tp"); nullptr: this process alone.
+ *  @{ */
+inline void
+parallel_gather (accel_comm *comm, const DLTensor &from, const DLTensor &to, int dim, site at = site::here ())
+{
+    detail::attempt call;
+    call (accel_parallel_gather_at (at.file, at.line, comm, &from, &to, dim, call.err ()));
+}
+inline void
+parallel_scatter (const accel_comm *comm, const DLTensor &from, const DLTensor &to, int dim)
+{
+    detail::attempt call;
+    call (accel_parallel_scatter (comm, &from, &to, dim, call.err ()));
+}
+/** @param logits  [rows, columns], become gradients times @p scale */
+inline void
+parallel_cross_entropy (accel_comm *comm, span<const std::int32_t> labels, float scale, span<float> logits,
+                        span<float> losses, site at = site::here ())
+{
+    std::size_t rows = labels.size (), columns = rows ? logits.size () / rows : 0;
+    if (losses.size () != rows || logits.size () != rows * columns)
+        throw error (ACCEL_ERR_INVALID, "losses, logits and labels do not have as many rows");
+    detail::attempt call;
+    call (accel_parallel_cross_entropy_at (at.file, at.line, comm, labels.data (), rows, columns, scale, logits.data (),
+                                           losses.data (), call.err ()));
+}
+/** @} */
+
 /** Memory that every process of the host has mapped: collectives on it copy nothing. */
 template <class T> class shared_array {
   public:

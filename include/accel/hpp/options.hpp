@@ -64,6 +64,7 @@ struct open_options : accel_options {
     ACCEL_SET_ (gradient_accumulation_plugin) ACCEL_SET_ (mixed_precision) ACCEL_SET_ (split_batches)
     ACCEL_SET_ (grad_scaler) ACCEL_SET_ (check_gradients) ACCEL_SET_FLAG_ (device_placement)
     ACCEL_SET_ (total_batch_size) ACCEL_SET_ (log_with) ACCEL_SET_ (stack_signal) ACCEL_SET_ (catch_signals)
+    ACCEL_SET_ (tp_size)
 };
 
 struct safetensors_options : accel_safetensors_options {

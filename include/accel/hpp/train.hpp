@@ -96,6 +96,13 @@ class model {
         call (accel_model_set_sharding (get (), &options, call.err ()));
     }
     accel_sharding sharding () const noexcept { return accel_model_sharding (get ()); }
+    /** Keep this process's parts of parameters, see accel_device_mesh(). */
+    void
+    set_tensor_parallel (const accel *acc, span<const accel_partition> rows)
+    {
+        detail::attempt call;
+        call (accel_model_set_tensor_parallel (get (), acc, rows.data (), rows.size (), call.err ()));
+    }
     /** Give parameters their first values, before accelerator::prepare(). */
     void
     initialize (span<const accel_initializer> rows, generator_ref from)

@@ -16,6 +16,7 @@
 #include "lib/memory/memory.h"
 #include "lib/train/file_names.h"
 #include "lib/train/sharding_layers.h"
+#include "lib/train/tensor_parallel.h"
 #include "util/cleanup.h"
 #include "util/memory.h"
 #include "util/suggest.h"
@@ -173,7 +174,9 @@ static enum accel_status
 check_tensor (const struct load *load, size_t parameter, struct accel_error *err)
 {
     const struct accel_safetensors_info *info = &load->file->infos[load->tensor_of[parameter]];
-    const DLTensor *tensor = load->model->parameters[parameter].data;
+    struct whole whole;
+    whole_describe (&whole, load->model, parameter, load->model->parameters[parameter].data);
+    const DLTensor *tensor = &whole.tensor;
     AUTO_STRBUF struct strbuf ours = { 0 };
     AUTO_STRBUF struct strbuf theirs = { 0 };
     bool same = info->ndim == tensor->ndim;
@@ -237,9 +240,13 @@ read_tensor (const struct load *load, size_t parameter, struct accel_error *err)
 {
     size_t index = load->tensor_of[parameter];
     DLTensor *master = accel_model_master (load->model, parameter);
-    const DLTensor *into = master ? master : load->model->parameters[parameter].data;
+    const DLTensor *part = master ? master : load->model->parameters[parameter].data, *into;
+    struct whole whole;
     float scale;
-    enum accel_status status = read_scale (load, index, &scale, err);
+    enum accel_status status = whole_begin (&whole, load->model, parameter, part, err);
+    into = &whole.tensor;
+    if (!status)
+        status = read_scale (load, index, &scale, err);
     if (!status && scale != 1 && sharding_is_on (load->model))
         status = accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                              "%s: 8-bit tensors cannot be loaded into a sharded model: load it before accel_prepare",
@@ -251,7 +258,7 @@ read_tensor (const struct load *load, size_t parameter, struct accel_error *err)
     if (!status && scale != 1 && accel_dtype_from_dl (into->dtype) == ACCEL_FLOAT32)
         memory_of (into->device)->scale (into->device, memory_data (into), ACCEL_FLOAT32, accel_tensor_count (into),
                                          (double) scale);
-    return status;
+    return whole_end (&whole, status, err);
 }
 
 static enum accel_status

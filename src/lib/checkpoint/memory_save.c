@@ -18,6 +18,7 @@
 #include "lib/state/state_object.h"
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/sharding.h"
+#include "lib/train/tensor_parallel.h"
 #include "util/cleanup.h"
 #include "util/envnames.h"
 #include "util/futex.h"
@@ -379,6 +380,8 @@ save_between (const struct accel *acc)
         return;
     memory->steps = 0;
     enum accel_status status = check_hooks (part, &err);
+    if (!status && cut_first (acc)) /* they would have to be collected, but nothing here is collective */
+        status = accel_fail (&err, ACCEL_ERR_UNSUPPORTED, "each process has only parts of tensors (tp_size)");
     if (!status)
         status = collected_make (&collected, acc, true, sharding_first (acc), &err);
     if (!status)

@@ -15,6 +15,7 @@
 #include "lib/checkpoint/sharded.h"
 #include "lib/state/state_object.h"
 #include "lib/train/sharding.h"
+#include "lib/train/tensor_parallel.h"
 #include "util/cleanup.h"
 #include "util/io.h"
 
@@ -61,15 +62,17 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
     if (status)
         return status;
     int lock = save->folder.lock;
-    save->folder.is_sharded = checkpoint_is_sharded (part); /* as rank 0 says */
+    save->folder.is_sharded = checkpoint_is_sharded (part) && !cut_first (acc); /* as rank 0 says */
     status = comm_broadcast (accel_world (acc), site, &save->folder, sizeof save->folder, ACCEL_UINT8, 0, err);
     save->folder.lock = lock;
     if (status)
         return status;
     status = checkpoint_run_hooks (part, ACCEL_BEFORE_SAVE, save->folder.temporary, &save->with_models, err);
     status = checkpoint_agree (acc, site, status, err);
+    if (!status && !save->folder.is_sharded)
+        status = sharding_collect (acc, site, err);
     if (status || !save->folder.is_sharded)
-        return status ? status : sharding_collect (acc, site, err);
+        return status ? status : cut_collect (acc, site, err);
     for (struct accel_model *model = model_first (acc); model; model = model_next (model))
         if (sharding_is_on (model))
             masters_need (model);

@@ -19,6 +19,7 @@
 #include "lib/train/file_names.h"
 #include "lib/train/sharding.h"
 #include "lib/train/sharding_layers.h"
+#include "lib/train/tensor_parallel.h"
 #include "util/cleanup.h"
 #include "util/hash.h"
 #include "util/memory.h"
@@ -341,7 +342,7 @@ save_model (struct save *save, const struct accel_save_model_options *options, s
     enum accel_status status = checkpoint_agree (save->acc, save->site, plan (save, options, err), err);
     if (status)
         return status;
-    if (save->is_collected)
+    if (save->is_collected && sharding_is_on (save->model))
         status = sharding_collect_masters (save->model, save->site, err);
     if (!status && main)
         status = weights_save_begin (&save->target, save->directory, err);
@@ -372,15 +373,18 @@ accel_save_model_at (const char *file, int line, size_t options_size, struct acc
         return status;
     options = options ? options : &defaults;
     struct save save = { .acc = acc, .site = &site, .model = model, .directory = directory,
-                         .is_collected = options->precision != ACCEL_SAVE_TRAINED && sharding_is_on (model)
-                                         && model->object.owner,
+                         .is_collected = model->cuts || (options->precision != ACCEL_SAVE_TRAINED
+                                                         && sharding_is_on (model) && model->object.owner),
                          .target = WEIGHTS_SAVE_NONE };
     uint64_t entered = checkpoint_enter (acc, &site);
     status = sharding_summon (model, &site, &own);
     if (!status)
+        status = cut_collect_model (model, acc, &site, &own);
+    if (!status)
         status = save_model (&save, options, &own);
+    cut_end_collect_model (model);
     sharding_dismiss (model);
-    if (save.is_collected)
+    if (save.is_collected && sharding_is_on (model))
         sharding_end_collect_masters (model);
     weights_save_end (&save.target);
     pieces_release (&save.pieces);

@@ -18,6 +18,7 @@
 #include "lib/comm/comm_object.h"
 #include "lib/state/state_object.h"
 #include "lib/train/sharding.h"
+#include "lib/train/tensor_parallel.h"
 
 #include <stdlib.h>
 
@@ -208,6 +209,7 @@ start (struct accel *acc, const struct comm_site *site, const char *output_dir, 
                                        .save = { .folder = CHECKPOINT_NO_FOLDER } };
     status = prepare (flight, acc, output_dir, err);
     sharding_end_collect (acc);
+    cut_end_collect (acc);
     if (status) {
         best_cancel_save (acc, flight->save.best);
         release (flight);

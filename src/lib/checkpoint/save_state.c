@@ -11,6 +11,7 @@
 #include "lib/checkpoint/save.h"
 #include "lib/collectives/objects.h"
 #include "lib/train/sharding.h"
+#include "lib/train/tensor_parallel.h"
 
 static enum accel_status
 write_items (struct save *save, struct accel *acc, struct accel_error *err)
@@ -78,6 +79,7 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
     if (status)
         best_cancel_save (acc, save.best);
     sharding_end_collect (acc);
+    cut_end_collect (acc);
     save_end (&save);
     return checkpoint_leave (acc, &site, entered, status, &own, err);
 }

@@ -7,6 +7,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
+#include "lib/collectives/parallel.h"
 #include "lib/data/active.h"
 #include "lib/data/device_batches.h"
 #include "lib/data/loader_object.h"
@@ -280,8 +281,11 @@ loader_prepare (struct accel_loader *loader, struct accel *acc, const struct com
     enum accel_status status = loader_compare (loader, accel_world (acc), site, err);
     if (!status && loader->pass.running)
         status = accel_fail (err, ACCEL_ERR_INVALID, "cannot prepare a loader in the middle of an epoch");
+    if (!status && accel_device_mesh (acc) && share_is_dispatched (loader, (size_t) accel_num_processes (acc)))
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "batches cannot be dispatched with tp_size above 1: set "
+                             "dispatch_batches to ACCEL_NO");
     if (!status)
-        return loader_share (loader, acc, (size_t) accel_num_processes (acc), (size_t) accel_process_index (acc), err);
+        return loader_share (loader, acc, (size_t) parallel_data_size (acc), (size_t) parallel_data_rank (acc), err);
     share_choose_split (loader, NULL);
     return status;
 }

@@ -11,6 +11,7 @@
 #include "lib/checkpoint/checkpoint_part.h"
 #include "lib/checkpoint/memory_tier.h"
 #include "lib/checkpoint/save.h"
+#include "lib/collectives/parallel.h"
 #include "lib/comm/comm_object.h"
 #include "lib/data/active.h"
 #include "lib/data/generator.h"
@@ -169,6 +170,7 @@ attach (struct jobseg *segment, struct identity *identity, struct accel_error *e
 
 /* What each job has of higher floors.  It is opened in this order, and closed in the opposite one. */
 static const struct part_kind *const parts[] = {
+    &part_parallel,
     &part_loaders,
     &part_random,
     &part_precision,
@@ -275,6 +277,8 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
         status = show_stack (made, &job.segment, options, true, err);
     if (!status)
         status = warn_of_waits (made, err);
+    if (!status)
+        status = parallel_connect (made, err);
     if (status)
         goto error;
     preemption_begin (made);

@@ -16,6 +16,7 @@
 #include "lib/train/outliers.h"
 #include "lib/train/precision.h"
 #include "lib/train/sharding_gradients.h"
+#include "lib/train/tensor_parallel.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ find_norms (struct accel_model *model, const struct comm_site *site, double p, s
     memory_list_norm (gradients, model->memory, model->device, model_pending (model), p, model->norms);
     enum accel_status status = model->memory->read (model->device, model->host_norms, model->norms,
                                                     gradients->count * sizeof *model->norms, err);
-    return status ? comm_fail_in (site, status, err) : ACCEL_OK;
+    return status ? comm_fail_in (site, status, err) : cut_norms (model, site, p, err);
 }
 
 UNFUSED static void
@@ -141,7 +142,8 @@ clip_on_device (const struct clipped *clipped, const struct comm_site *site, flo
                 enum accel_status *status, struct accel_error *err)
 {
     struct accel_model *model = clipped->count == 1 ? clipped->first : NULL;
-    if (!model || !model->memory->lists || (p != 2 && !isinf (p)) || outliers_want_norm (model->object.owner))
+    if (!model || !model->memory->lists || model->cuts || (p != 2 && !isinf (p))
+        || outliers_want_norm (model->object.owner))
         return false;
     *status = precision_unscale (model, site, err);
     if (*status || is_incomplete (model))

@@ -6,6 +6,7 @@
 #include "lib/base/sized.h"
 #include "lib/memory/memory.h"
 #include "lib/train/stretches.h"
+#include "lib/train/tensor_parallel.h"
 #include "util/cleanup.h"
 
 #include <accel/precision.h>
@@ -63,6 +64,18 @@ fill (const DLTensor *master, const struct accel_initializer *row, struct accel_
     return memory_check (master->device, err);
 }
 
+/* Processes that have parts draw whole tensors, so values do not depend on how many they are. */
+static enum accel_status
+fill_whole (struct accel_model *model, size_t index, const struct accel_initializer *row,
+            struct accel_generator *generator, struct accel_error *err)
+{
+    struct whole whole;
+    enum accel_status status = whole_begin (&whole, model, index, accel_model_master (model, index), err);
+    if (!status)
+        status = fill (&whole.tensor, row, generator, err);
+    return whole_end (&whole, status, err);
+}
+
 enum accel_status
 accel_model_initialize_sized (size_t row_size, struct accel_model *model, const struct accel_initializer *rows,
                               size_t count, struct accel_generator *generator, struct accel_error *err)
@@ -84,7 +97,7 @@ accel_model_initialize_sized (size_t row_size, struct accel_model *model, const 
     for (size_t i = 0; i < model->count && !status; i++) {
         const struct accel_initializer *row = row_of (model, i, own, count);
         if (row)
-            status = fill (accel_model_master (model, i), row, generator, err);
+            status = fill_whole (model, i, row, generator, err);
     }
     accel_model_narrow (model);
     return status;

@@ -5,6 +5,7 @@
 #include <accel/accumulate.h>
 
 #include "lib/base/error.h"
+#include "lib/collectives/parallel.h"
 #include "lib/comm/coalesce.h"
 #include "lib/state/state_object.h"
 #include "lib/train/precision.h"
@@ -63,7 +64,7 @@ average (const struct accel_local_sgd *local_sgd, const struct comm_site *site, 
 {
     enum accel_status status = ACCEL_OK;
     struct comm_coalesced coalesced;
-    struct accel_comm *world = accel_world (local_sgd->acc);
+    struct accel_comm *world = parallel_data_comm (local_sgd->acc);
     struct accel_model *model = local_sgd->model;
     bool model_gone = object_is_gone (&model->object);
     if (model_gone || object_is_gone (&local_sgd->acc->object))

@@ -12,6 +12,7 @@
 #include "lib/train/model_device.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/sharding_offload.h"
+#include "lib/train/tensor_parallel.h"
 #include "util/cleanup.h"
 
 #include <accel/comm.h>
@@ -132,6 +133,7 @@ end_model (struct object *object)
         free ((char *) model->parameters[i].name);
     }
     offload_forget (model);
+    cut_destroy (model);
     masters_destroy (model);
     model_lists_destroy (model);
     model->memory->destroy (model->device, model->live);

@@ -80,6 +80,20 @@ struct shared_parameters {
     void **places; /* [count]: the program's memory */
 };
 
+/** The shape that the program has given a tensor. */
+struct cut_shape {
+    int64_t *shape, *strides;
+};
+
+/** How a parameter is cut among the processes that divide tensors (tensor_parallel.h). */
+struct model_cut {
+    uint64_t blocks; /* 0: it is whole */
+    int dim, ndim;
+    int64_t shape[ACCEL_MAX_DIMS]; /* of the part, which tensors point to */
+    bool is_shaped;                /* they do, and have had: */
+    struct cut_shape data, grad;
+};
+
 struct accel_model {
     struct object object;
     size_t count;
@@ -97,6 +111,9 @@ struct accel_model {
     struct accel_ddp_options ddp;       /* no field is 0 that has another default */
     struct model_sharding sharding;
     struct shared_parameters shared;
+    struct model_cut *cuts;  /* [count]; NULL: all parameters are whole */
+    int tp_size, tp_rank;    /* then: among how many processes, and whose parts these are */
+    struct collected_whole *collected; /* what rank 0 has whole while it saves */
     struct accel_parameter *trained;    /* [count]: the parameters as optimizers see them, with masters as data */
     struct master *masters;             /* [count] */
     bool widened;                       /* the masters have values */

@@ -6,6 +6,7 @@
 #include "lib/base/error.h"
 #include "lib/state/state_dict.h"
 #include "lib/train/sharding_layers.h"
+#include "lib/train/tensor_parallel.h"
 
 #include <accel/precision.h>
 
@@ -67,11 +68,13 @@ static enum accel_status
 check (const struct accel_model *model, const struct accel_state_dict *state, struct accel_error *err)
 {
     size_t found = 0;
+    struct whole whole;
     enum accel_status status = ACCEL_OK;
     for (size_t i = 0; !status && i < model->count; i++) {
         if (is_alias (model, i) && !accel_state_dict_has (state, model->parameters[i].name))
             continue;
-        status = state_dict_check (state, model->parameters[i].name, model->parameters[i].data, err);
+        whole_describe (&whole, model, i, model->parameters[i].data);
+        status = state_dict_check (state, model->parameters[i].name, &whole.tensor, err);
         found++;
     }
     for (size_t s = 0; !status && found < state->header.count && s < state->header.count; s++) {
@@ -97,7 +100,11 @@ model_load (struct object *object, const struct accel_state_dict *state, struct 
         double scale = 1;
         if (is_alias (model, i) && !accel_state_dict_has (state, parameter->name))
             continue;
-        status = accel_state_dict_get_tensor (state, parameter->name, parameter->data, err);
+        struct whole whole;
+        status = whole_begin (&whole, model, i, parameter->data, err);
+        if (!status)
+            status = accel_state_dict_get_tensor (state, parameter->name, &whole.tensor, err);
+        status = whole_end (&whole, status, err);
         if (!status && state_dict_get_double (state, &scale, NULL, "scale.%s", parameter->name))
             scale = 1;
         model->masters[i].scale = (float) scale;

@@ -17,6 +17,7 @@
 #include "lib/train/sharding_layers.h"
 #include "lib/train/sharding_offload.h"
 #include "lib/train/shared_parameters.h"
+#include "lib/train/tensor_parallel.h"
 #include "util/hash.h"
 
 #include <stdio.h>
@@ -64,6 +65,8 @@ fingerprint_parameter (const struct accel_model *model, size_t index)
     if (parameter->grad)
         hash = hash_bytes (hash, &parameter->grad->dtype, sizeof parameter->grad->dtype);
     hash = hash_bytes (hash, &memory_of (model->target)->host, sizeof (bool));
+    if (model->cuts)
+        hash = hash_bytes (hash_word (hash, model->cuts[index].blocks), &model->cuts[index].dim, sizeof (int));
     const char *kind = !parameter->grad ? "f" : model_has_own_gradient (model, index) ? "o" : "t";
     return (int64_t) hash_bytes (hash, kind, 1);
 }
@@ -148,7 +151,7 @@ static enum accel_status
 fill (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
     enum accel_status status = sharding_is_on (model) ? sharding_broadcast (model, acc, site, err)
-                                                      : model_broadcast (model, accel_world (acc), site, 0, err);
+                                                      : cut_broadcast (model, acc, site, err);
     if (!status)
         status = precision_broadcast (acc, site, 0, err);
     if (status)
@@ -177,6 +180,8 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
     bool was_placed = model->placement != NULL, was_sharded = sharding_is_on (model);
     model->target = model_target (model, acc);
     enum accel_status status = model_check_place (model, err);
+    if (!status)
+        status = cut_check (model, acc, err);
     if (!status)
         status = compare_models (comm, site, model, err);
     if (!status) {

@@ -12,6 +12,7 @@
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/shared_parameters.h"
 
+#include <accel/parallel.h>
 #include <accel/precision.h>
 #include <accel/utility.h>
 
@@ -70,6 +71,8 @@ static const char why_not_joined[] = "models cannot be sharded between accel_joi
 static const char *
 why_not (const struct accel_model *model, const struct accel *acc)
 {
+    if (accel_device_mesh (acc))
+        return "tensors are divided already (tp_size)";
     if (join_steps (acc))
         return why_not_joined;
     if (!memory_of (model->target)->create_sparse)

@@ -260,6 +260,16 @@ CALL (tracker_calls)
 }
 CALL (ddp) { return accel_model_set_ddp_sized (size, model, given, &err); }
 CALL (sharding) { return accel_model_set_sharding_sized (size, model, given, &err); }
+CALL (partition)
+{
+    struct accel_model *cut = NULL;
+    const struct accel_parameter parameter = { "w", &tensors[0].dl, NULL };
+    enum accel_status status = accel_model_create (&cut, &parameter, 1, &err);
+    if (!status)
+        status = accel_model_set_tensor_parallel_sized (size, cut, acc, given, 1, &err);
+    accel_model_destroy (cut);
+    return status;
+}
 CALL (segment)
 {
     struct accel_segment *made = NULL;
@@ -364,6 +374,7 @@ static struct {
     ROW (model_create, parameter, grad, parameter, .name = "w", .data = &tensors[0].dl),
     ROW (model_set_ddp, ddp_options, use_error_feedback, ddp, .bucket_cap_mb = 1),
     ROW (model_set_sharding, sharding_options, offload_param_nvme_path, sharding, .strategy = ACCEL_SHARDING_NONE),
+    ROW (model_set_tensor_parallel, partition, blocks, partition, .match = "*"),
     ROW (segment_create, segment_options, activation_bytes, segment, .forward = compute),
     ROW (model_initialize, initializer, std, initializer, .mean = 1),
     ROW (model_set_file_names, file_name, transposed, file_names, .ours = "*", .theirs = "*"),

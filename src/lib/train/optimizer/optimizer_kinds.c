@@ -262,6 +262,9 @@ accel_optimizer_create_custom_sized (size_t options_size, size_t group_size, str
     enum accel_status refused, status = check_place ("accel_optimizer_create_custom", optimizer, model, err);
     if (!options)
         return accel_fail_null (err, "accel_optimizer_create_custom", "options");
+    if (!status && model->cuts)
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_optimizer_create_custom: its states may have any "
+                             "shape, so they could not be saved as wholes of parts, which the model's tensors are");
     const struct accel_custom_optimizer *known = SIZED (options, options_size, room, &refused, status ? NULL : err);
     if (refused && options_size > sizeof *options) /* all that we know is there */
         known = options;

@@ -7,6 +7,7 @@
 #include "lib/state/state_dict.h"
 #include "lib/train/optimizer/optimizer_live.h"
 #include "lib/train/sharding.h"
+#include "lib/train/tensor_parallel.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -118,8 +119,13 @@ load_tensor (const struct accel_optimizer *optimizer, size_t index, DLTensor *te
     const char *name = model->parameters[index].name;
     struct stretch own[STRETCHES];
     enum accel_status status = ACCEL_OK;
-    if (!is_divided (optimizer) || !sharding_chunk (model, index))
-        return state_dict_get_tensor (state, tensor, err, "%s%s.%s", prefix, what, name);
+    if (!is_divided (optimizer) || !sharding_chunk (model, index)) {
+        struct whole whole;
+        status = whole_begin (&whole, model, index, tensor, err);
+        if (!status)
+            status = state_dict_get_tensor (state, &whole.tensor, err, "%s%s.%s", prefix, what, name);
+        return whole_end (&whole, status, err);
+    }
     sharding_stretches (model, index, own);
     for (int i = 0; i < STRETCHES && !status; i++)
         status = state_dict_get_stretch (state, tensor, own[i].from, own[i].end, err, "%s%s.%s", prefix, what, name);

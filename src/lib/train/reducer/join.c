@@ -4,6 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
+#include "lib/collectives/parallel.h"
 #include "lib/comm/comm_private.h"
 #include "lib/data/loader.h"
 #include "lib/train/precision.h"
@@ -32,6 +33,9 @@ accel_join_uneven_inputs (struct accel *acc, enum accel_flag even_batches, struc
     if (sharding_first (acc))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: steps of sharded models need all processes%s", __func__,
                            sharding_hint (sharding_first (acc)));
+    if (accel_device_mesh (acc))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "%s: processes that divide tensors take the same steps",
+                           __func__);
     join_set (acc, true);
     set_loaders (acc, even_batches);
     return ACCEL_OK;

@@ -69,6 +69,9 @@ rank_state_read (const struct accel_model *model, DLTensor *into, const struct a
     size_t elements = accel_tensor_count (into);
     if (count == 1)
         return accel_state_dict_get_tensor (&states[0], name, into, err);
+    if (model->cuts)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "'%.100s' is of each process that divides tensors: it can only "
+                           "be continued by the same number of processes", name);
     struct room room;
     room.stored = model->memory->create (
         model->device, (elements + 1) * accel_dtype_bytes (accel_dtype_from_dl (into->dtype)), false);

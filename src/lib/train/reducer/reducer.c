@@ -14,6 +14,7 @@
 #include "lib/train/reducer/reducer_object.h"
 
 #include "lib/base/error.h"
+#include "lib/collectives/parallel.h"
 #include "lib/comm/wait.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
@@ -42,8 +43,8 @@ reducer_create (struct accel_model *model, struct accel *acc, struct accel_error
     enum accel_overlap overlap = model->ddp.overlap;
     if (!reducer)
         goto error;
-    reducer->comm = accel_world (acc);
-    reducer->size = accel_num_processes (acc);
+    reducer->comm = parallel_data_comm (acc);
+    reducer->size = parallel_data_size (acc);
     if (reducer->size > 1)
         reducer->overlap = overlap == ACCEL_OVERLAP_ALWAYS
                            || (overlap == ACCEL_OVERLAP_AUTO && has_spare_cpu (accel_local_num_processes (acc)));

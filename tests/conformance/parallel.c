@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rank of parallel.sh: a small network whose layers are divided among the processes of a row of the grid.
+ *
+ *   parallel train TP STEPS TYPE LOAD SAVE   print losses and norms; LOAD and SAVE are folders of checkpoints, or "-"
+ *   parallel pairs TP                        parts that are joined and cut, and losses of logits in parts
+ *   parallel refused                         what cannot be cut, by 2 processes
+ *   parallel halfway TP LOAD SAVE            gradients that are not averaged yet
+ */
+#include <config.h>
+
+#include "tests/conformance/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The hidden units have gates: w1 is two matrices beside each other.  wte is used at both ends. */
+enum { VOCAB = 12, WIDTH = 8, HIDDEN = 8, SAMPLES = 40, BATCH = 8 };
+enum { WTE, W1, B1, W2, B2, FIXED, PARAMETERS };
+
+static struct accel_error err;
+#define TRY(call) accel_check ((call), &err)
+
+static struct net {
+    struct accel_tensor data[PARAMETERS], grad[PARAMETERS];
+    struct accel_parameter parameters[PARAMETERS];
+    struct accel_model *model;
+    struct accel_comm *tp;
+    const int32_t *tokens, *labels;
+    int rows, classes, hidden, first; /* of this process: samples, classes, hidden units, and its first class */
+    float loss;
+} net;
+
+static const struct accel_partition plan[] = {
+    { .match = "wte" }, { .match = "w1", .dim = 1, .blocks = 2 }, { .match = "b1", .blocks = 2 }, { .match = "w2" },
+};
+
+static void
+make_net (enum accel_dtype dtype, bool cuts_first)
+{
+    static const char *const names[] = { "wte", "w1", "b1", "w2", "b2", "fixed" };
+    static const int64_t shapes[][2]
+        = { { VOCAB, WIDTH }, { WIDTH, 2 * HIDDEN }, { 2 * HIDDEN }, { HIDDEN, WIDTH }, { WIDTH }, { 2, 2 } };
+    const struct accel_initializer rows[] = { { "w*", 0, 0.5 }, { "b*", 0.1, 0.1 } };
+    for (int i = 0; i < PARAMETERS; i++) {
+        int ndim = i == B1 || i == B2 ? 1 : 2;
+        TRY (accel_tensor_init (&net.data[i], i == W1 || i == W2 ? dtype : ACCEL_FLOAT32, ndim, shapes[i], &err));
+        TRY (accel_tensor_init (&net.grad[i], ACCEL_FLOAT32, ndim, shapes[i], &err));
+        net.parameters[i] = (struct accel_parameter){ names[i], &net.data[i].dl, i == FIXED ? NULL : &net.grad[i].dl };
+    }
+    TRY (accel_model_create (&net.model, net.parameters, PARAMETERS, &err));
+    if (cuts_first)
+        TRY (accel_model_set_tensor_parallel (net.model, acc, plan, 4, &err));
+    TRY (accel_model_initialize (net.model, rows, 2, accel_default_generator (), &err));
+    if (!cuts_first)
+        TRY (accel_model_set_tensor_parallel (net.model, acc, plan, 4, &err));
+    const struct accel_file_name files[] = { { "w2", "second", true }, { "*", "*", false } };
+    TRY (accel_model_set_file_names (net.model, files, 2, &err));
+    net.tp = accel_mesh_comm (accel_device_mesh (acc), "tp");
+    net.classes = (int) net.data[WTE].dl.shape[0];
+    net.hidden = (int) net.data[W2].dl.shape[0];
+    net.first = net.tp ? accel_comm_rank (net.tp) * net.classes : 0;
+}
+
+static void
+sum (float *values, size_t count)
+{
+    if (net.tp)
+        TRY (accel_comm_all_reduce (net.tp, values, values, count, ACCEL_FLOAT32, ACCEL_SUM, &err));
+}
+
+/* A weight, whatever its type. */
+static float
+weight (int parameter, int index)
+{
+    float value;
+    enum accel_dtype dtype = accel_dtype_from_dl (net.data[parameter].dl.dtype);
+    const char *from = (const char *) net.data[parameter].dl.data + (size_t) index * accel_dtype_bytes (dtype);
+    TRY (accel_convert (from, dtype, &value, ACCEL_FLOAT32, 1, &err));
+    return value;
+}
+
+static float *
+gradient (int parameter)
+{
+    return net.grad[parameter].dl.data;
+}
+
+/* y = w2 ((w1a x + b1a) (w1b x + b1b)) + b2, with x the row of wte of the token, and logits = wte y. */
+static float x[BATCH][WIDTH], gates[BATCH][2 * HIDDEN], y[BATCH][WIDTH], logits[BATCH * VOCAB];
+
+static void
+forward (void)
+{
+    size_t count = (size_t) net.rows * WIDTH;
+    int hidden = net.hidden;
+    for (int r = 0; r < net.rows; r++) {
+        int own = net.tokens[r] - net.first;
+        for (int i = 0; i < WIDTH; i++)
+            x[r][i] = own >= 0 && own < net.classes ? weight (WTE, own * WIDTH + i) : 0;
+    }
+    sum (x[0], count);
+    for (int r = 0; r < net.rows; r++) {
+        for (int h = 0; h < 2 * hidden; h++) {
+            gates[r][h] = weight (B1, h);
+            for (int i = 0; i < WIDTH; i++)
+                gates[r][h] += weight (W1, i * 2 * hidden + h) * x[r][i];
+        }
+        for (int i = 0; i < WIDTH; i++) {
+            y[r][i] = 0;
+            for (int h = 0; h < hidden; h++)
+                y[r][i] += weight (W2, h * WIDTH + i) * gates[r][h] * gates[r][hidden + h];
+        }
+    }
+    sum (y[0], count);
+    for (int r = 0; r < net.rows; r++)
+        for (int c = 0; c < net.classes; c++) {
+            logits[r * net.classes + c] = 0;
+            for (int i = 0; i < WIDTH; i++) /* b2 is whole: all add it */
+                logits[r * net.classes + c] += weight (WTE, c * WIDTH + i) * (y[r][i] + weight (B2, i));
+        }
+}
+
+/* From dy back to dx, which is still to be added up. */
+static void
+backward_units (float (*dx)[WIDTH], float (*dy)[WIDTH])
+{
+    int hidden = net.hidden;
+    for (int at = 0; at < net.rows * hidden; at++) {
+        int r = at / hidden, h = at % hidden;
+        float unit = gates[r][h] * gates[r][hidden + h], back = 0;
+        for (int i = 0; i < WIDTH; i++) {
+            gradient (W2)[h * WIDTH + i] += unit * dy[r][i];
+            back += dy[r][i] * weight (W2, h * WIDTH + i);
+        }
+        const float dgates[] = { back * gates[r][hidden + h], back * gates[r][h] };
+        for (int block = 0; block < 2; block++) {
+            int column = block * hidden + h;
+            gradient (B1)[column] += dgates[block];
+            for (int i = 0; i < WIDTH; i++) {
+                gradient (W1)[i * 2 * hidden + column] += dgates[block] * x[r][i];
+                dx[r][i] += dgates[block] * weight (W1, i * 2 * hidden + column);
+            }
+        }
+    }
+}
+
+static enum accel_status
+pass (void *user, float scale, struct accel_error *why)
+{
+    float losses[BATCH], dx[BATCH][WIDTH] = { 0 }, dy[BATCH][WIDTH] = { 0 };
+    size_t count = (size_t) net.rows * WIDTH;
+    (void) user;
+    forward ();
+    enum accel_status status
+        = accel_parallel_cross_entropy (net.tp, net.labels, (size_t) net.rows, (size_t) net.classes,
+                                        scale / (float) net.rows, logits, losses, why);
+    if (status)
+        return status;
+    net.loss = 0;
+    for (int r = 0; r < net.rows; r++) {
+        net.loss += losses[r] / (float) net.rows;
+        for (int c = 0; c < net.classes; c++)
+            for (int i = 0; i < WIDTH; i++) {
+                dy[r][i] += logits[r * net.classes + c] * weight (WTE, c * WIDTH + i);
+                gradient (WTE)[c * WIDTH + i] += logits[r * net.classes + c] * (y[r][i] + weight (B2, i));
+            }
+    }
+    sum (dy[0], count);
+    for (int r = 0; r < net.rows; r++)
+        for (int i = 0; i < WIDTH; i++)
+            gradient (B2)[i] += dy[r][i];
+    (void) accel_grad_ready (net.model, B2, why);
+    backward_units (dx, dy);
+    for (int parameter = W1; parameter <= W2; parameter++)
+        (void) accel_grad_ready (net.model, (size_t) parameter, why);
+    sum (dx[0], count); /* while averages of the others are on their way */
+    for (int r = 0; r < net.rows; r++) {
+        int own = net.tokens[r] - net.first;
+        for (int i = 0; i < WIDTH && own >= 0 && own < net.classes; i++)
+            gradient (WTE)[own * WIDTH + i] += dx[r][i];
+    }
+    return accel_grad_ready (net.model, WTE, why);
+}
+
+static enum accel_status
+read_sample (void *user, size_t index, void *const *into, struct accel_error *why)
+{
+    (void) user, (void) why;
+    *(int32_t *) into[0] = (int32_t) (index * 5 % VOCAB);
+    *(int32_t *) into[1] = index % 7 == 3 ? -1 : (int32_t) (index * index % VOCAB);
+    return ACCEL_OK;
+}
+
+static const struct accel_field fields[] = { { "token", ACCEL_INT32, 0, { 0 } }, { "label", ACCEL_INT32, 0, { 0 } } };
+static struct accel_dataset samples = { .size = SAMPLES, .read = read_sample, .fields = fields, .field_count = 2 };
+
+static void
+prepare (struct accel_optimizer **optimizer, struct accel_loader **loader)
+{
+    const struct accel_ddp_options ddp = { .overlap = ACCEL_OVERLAP_ALWAYS };
+    const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = 0.1 };
+    const struct accel_mesh *mesh = accel_device_mesh (acc);
+    int dp = mesh ? accel_comm_size (accel_mesh_comm (mesh, "dp")) : size;
+    const struct accel_loader_options options
+        = { .batch_size = BATCH / (size_t) dp, .shuffle = true, .seed = 3, .drop_last = true };
+    TRY (accel_model_set_ddp (net.model, &ddp, &err));
+    /* accel_prepare() takes what is whole from rank 0, and each part from the first process that has it. */
+    ((float *) net.data[B2].dl.data)[0] += (float) rank;
+    ((float *) net.data[WTE].dl.data)[0] += (float) (net.tp ? rank / accel_comm_size (net.tp) : rank);
+    TRY (accel_optimizer_create (optimizer, net.model, ACCEL_ADAMW, &adamw, &err));
+    TRY (accel_loader_create (loader, &samples, &options, &err));
+    TRY (accel_prepare (acc, &err, net.model, *optimizer, *loader));
+    check (accel_loader_total_batch_size (*loader) == BATCH, "%zu samples per pass",
+           accel_loader_total_batch_size (*loader));
+}
+
+static bool
+next_batch (struct accel_loader *loader)
+{
+    const struct accel_batch *batch;
+    if (!accel_loader_next (loader, &batch, &err))
+        return TRY (err.code), false;
+    net.tokens = accel_batch_tensor (batch, "token")->data;
+    net.labels = accel_batch_tensor (batch, "label")->data;
+    net.rows = (int) accel_batch_size (batch);
+    return true;
+}
+
+static void
+train (int steps, const char *load, const char *save)
+{
+    struct accel_optimizer *optimizer;
+    struct accel_loader *loader;
+    char folder[4096];
+    prepare (&optimizer, &loader);
+    if (strcmp (load, "-"))
+        TRY (accel_load_state (acc, load, &err));
+    while ((int) accel_optimizer_step_count (optimizer) < steps) {
+        if (!next_batch (loader))
+            continue;
+        float norm;
+        TRY (accel_backward (acc, net.model, 0, pass, NULL, &err));
+        double loss = (double) net.loss;
+        TRY (accel_reduce_number (acc, &loss, ACCEL_SUM, &err));
+        TRY (accel_clip_grad_norm (net.model, 0.5, &norm, NULL, &err));
+        TRY (accel_optimizer_step (optimizer, &err));
+        TRY (accel_optimizer_zero_grad (optimizer, &err));
+        accel_print (acc, "%d %.9g %.9g\n", (int) accel_optimizer_step_count (optimizer), loss / size, (double) norm);
+    }
+    if (strcmp (save, "-")) {
+        TRY (accel_save_state_start (acc, save, &err)); /* what it needs is copied, and goes on changing */
+        memset (net.data[B2].dl.data, 0, sizeof (float) * WIDTH);
+        TRY (accel_save_state_wait (acc, &err));
+        TRY (accel_load_state (acc, save, &err));
+        snprintf (folder, sizeof folder, "%s.model", save);
+        TRY (accel_save_model (acc, net.model, folder, NULL, &err));
+        const struct accel_save_model_options masters = { .precision = ACCEL_SAVE_MASTERS };
+        snprintf (folder, sizeof folder, "%s.masters", save);
+        TRY (accel_save_model (acc, net.model, folder, &masters, &err));
+        TRY (accel_load_model (acc, net.model, folder, NULL, NULL, &err));
+    }
+    check (net.data[WTE].dl.shape[0] == net.classes, "a save has changed a shape");
+    accel_loader_destroy (loader);
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (net.model);
+    check (net.data[WTE].dl.shape[0] == VOCAB, "the program's shape is not there again");
+}
+
+/* ---- parts that are joined and cut ---- */
+
+static void
+check_pairs (void)
+{
+    struct accel_comm *tp = accel_mesh_comm (accel_device_mesh (acc), "tp");
+    int parts = tp ? accel_comm_size (tp) : 1, own = tp ? accel_comm_rank (tp) : 0;
+    for (int dim = 0; dim < 3; dim++) {
+        struct accel_tensor whole = { 0 }, part = { 0 }, joined = { 0 };
+        int64_t shape[] = { 2, 3, 4 }, full[] = { 2, 3, 4 };
+        full[dim] *= parts;
+        float values[24 * 4], join[24 * 4], own_part[24];
+        TRY (accel_tensor_init (&whole, ACCEL_FLOAT32, 3, full, &err));
+        TRY (accel_tensor_init (&joined, ACCEL_FLOAT32, 3, full, &err));
+        TRY (accel_tensor_init (&part, ACCEL_FLOAT32, 3, shape, &err));
+        whole.dl.data = values;
+        joined.dl.data = join;
+        part.dl.data = own_part;
+        for (size_t i = 0; i < accel_tensor_count (&whole.dl); i++)
+            values[i] = (float) i;
+        TRY (accel_parallel_scatter (tp, &whole.dl, &part.dl, dim, &err));
+        for (int64_t i = 0; i < 24; i++) {
+            int64_t at[] = { i / 12, i / 4 % 3, i % 4 };
+            at[dim] += own * shape[dim];
+            check (own_part[i] == (float) ((at[0] * full[1] + at[1]) * full[2] + at[2]),
+                   "element %d of a part along %d", (int) i, dim);
+        }
+        TRY (accel_parallel_gather (tp, &part.dl, &joined.dl, dim, &err));
+        check (!memcmp (join, values, accel_tensor_count (&whole.dl) * sizeof (float)), "joined along %d", dim);
+        check (accel_parallel_scatter (tp, &whole.dl, &part.dl, 3, &err) == ACCEL_ERR_INVALID, "a dimension too high");
+        check (parts == 1 || accel_parallel_gather (tp, &part.dl, &part.dl, dim, &err) == ACCEL_ERR_INVALID,
+               "a part in place of the whole");
+    }
+}
+
+/* Against losses and gradients in double precision; large logits, because exponentials must not overflow. */
+static void
+check_losses (void)
+{
+    enum { ROWS = 5 };
+    struct accel_comm *tp = accel_mesh_comm (accel_device_mesh (acc), "tp");
+    int parts = tp ? accel_comm_size (tp) : 1, own = tp ? accel_comm_rank (tp) : 0, columns = VOCAB / parts;
+    const int32_t labels[ROWS] = { 0, VOCAB - 1, -100, 5, 7 }, bad[] = { VOCAB };
+    float parts_of[ROWS * VOCAB], losses[ROWS];
+    double all[ROWS][VOCAB];
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < VOCAB; c++) {
+            all[r][c] = 100 * r + (r * 7 + c * 5) % VOCAB;
+            if (c / columns == own)
+                parts_of[r * columns + c % columns] = (float) all[r][c];
+        }
+    TRY (accel_parallel_cross_entropy (tp, labels, ROWS, (size_t) columns, 0.5F, parts_of, losses, &err));
+    for (int r = 0; r < ROWS; r++) {
+        double sum_exp = 0, most = 100 * r;
+        for (int c = 0; c < VOCAB; c++)
+            sum_exp += exp (all[r][c] - most);
+        double loss = labels[r] < 0 ? 0 : log (sum_exp) - (all[r][labels[r]] - most);
+        check (fabs (losses[r] - loss) < 1e-5, "loss %g of row %d, not %g", (double) losses[r], r, loss);
+        for (int c = own * columns; c < (own + 1) * columns; c++) {
+            double grad = labels[r] < 0 ? 0 : 0.5 * (exp (all[r][c] - most) / sum_exp - (c == labels[r]));
+            check (fabs (parts_of[r * columns + c % columns] - grad) < 1e-6, "gradient of row %d, class %d", r, c);
+        }
+    }
+    check (accel_parallel_cross_entropy (tp, bad, 1, (size_t) columns, 0, parts_of, losses, &err) == ACCEL_ERR_INVALID,
+           "a label that is no class");
+}
+
+/* ---- what is refused ---- */
+
+static void
+refused (const struct accel_partition *row, const char *text)
+{
+    check (accel_model_set_tensor_parallel (net.model, acc, row, 1, &err) && strstr (err.text, text),
+           "'%s' in place of '%s'", err.text, text);
+}
+
+static enum accel_status
+step (void *user, const struct accel_update *update, struct accel_error *why)
+{
+    (void) user, (void) update, (void) why;
+    return ACCEL_OK;
+}
+
+/* Parameters that cannot be cut, and a job that a model was not cut for. */
+static void
+check_kinds (void)
+{
+    static const int64_t shape[] = { HIDDEN, WIDTH };
+    struct accel_tensor small = { 0 }, tied = { 0 };
+    const struct accel_parameter parameters[]
+        = { { "small", &small.dl, &net.grad[W2].dl }, { "first", &net.data[W2].dl, NULL }, { "tied", &tied.dl, NULL } };
+    TRY (accel_tensor_init (&small, ACCEL_FLOAT8_E4M3FN, 2, shape, &err));
+    TRY (accel_tensor_init (&net.data[W2], ACCEL_FLOAT32, 2, shape, &err));
+    float memory[HIDDEN * WIDTH];
+    tied = net.data[W2];
+    tied.dl.shape = net.data[W2].dl.shape;
+    tied.dl.data = net.data[W2].dl.data = memory;
+    TRY (accel_model_create (&net.model, parameters, 3, &err));
+    refused (&(struct accel_partition){ .match = "small" }, "'small' is of 8 bits");
+    refused (&(struct accel_partition){ .match = "tied" }, "'tied' has the memory of 'first'");
+    accel_model_destroy (net.model);
+    TRY (accel_model_create (&net.model, &parameters[1], 1, &err));
+    TRY (accel_model_set_tensor_parallel (net.model, acc, &(struct accel_partition){ .match = NULL }, 1, &err));
+    accel_close (acc);
+    TRY (accel_open (&acc, &(struct accel_options){ .cpu = true }, &err));
+    check (accel_prepare (acc, &err, net.model) == ACCEL_ERR_INVALID && strstr (err.text, "of 2 that divide its"),
+           "another grid: %s", err.text);
+    accel_model_destroy (net.model);
+}
+
+static void
+check_refused (void)
+{
+    struct accel_optimizer *optimizer = NULL;
+    struct accel_loader *loader = NULL;
+    struct accel_local_sgd *sgd;
+    struct accel_tensor out = { 0 };
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_OPTIMIZER };
+    const struct accel_loader_options dispatches = { .batch_size = 2, .dispatch_batches = ACCEL_YES };
+    const struct accel_custom_optimizer custom = { .step = step };
+    struct accel_loader *dispatched = NULL;
+    make_net (ACCEL_FLOAT32, true);
+    refused (&plan[0], "the model has already been divided");
+    check (accel_optimizer_create_custom (&optimizer, net.model, &custom, &err) == ACCEL_ERR_UNSUPPORTED, "custom: %s",
+           err.text);
+    TRY (accel_model_set_sharding (net.model, &sharding, &err));
+    check (accel_prepare (acc, &err, net.model) == ACCEL_ERR_UNSUPPORTED && strstr (err.text, "tp_size"),
+           "sharding: %s", err.text);
+    accel_model_destroy (net.model);
+    make_net (ACCEL_FLOAT32, true);
+    prepare (&optimizer, &loader);
+    refused (&plan[0], "the model is already prepared");
+    check (accel_join_uneven_inputs (acc, ACCEL_DEFAULT, &err) == ACCEL_ERR_UNSUPPORTED, "uneven inputs");
+    check (accel_loader_create (&dispatched, &samples, &dispatches, &err) == ACCEL_OK
+               && accel_prepare (acc, &err, dispatched) == ACCEL_ERR_UNSUPPORTED, "batches that are dispatched");
+    accel_loader_destroy (dispatched);
+    check (accel_gather_for_metrics (&out, acc, &net.data[B2].dl, &err) == ACCEL_ERR_UNSUPPORTED, "metrics");
+    TRY (accel_local_sgd_begin (&sgd, acc, net.model, 2, true, &err));
+    TRY (accel_local_sgd_end (sgd, &err));
+    accel_loader_destroy (loader);
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (net.model);
+    TRY (accel_model_create (&net.model, net.parameters, PARAMETERS, &err));
+    refused (&(struct accel_partition){ .match = "w3" }, "row 0: 'w3' matches no parameter");
+    refused (&(struct accel_partition){ .match = "b1", .dim = 1 }, "'b1' has 1 dimensions, none of which is 1");
+    refused (&(struct accel_partition){ .match = "w1", .dim = 1, .blocks = 3 },
+             "dimension 1 of 'w1', 16 in 3 block(s), cannot be cut into 2 equal parts");
+    TRY (accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 }, &err));
+    refused (&plan[0], "the model already has an optimizer");
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (net.model);
+    check_kinds ();
+}
+
+/* Gradients that are not averaged yet are each process's own. */
+static void
+check_halfway (const char *load, const char *save)
+{
+    struct accel_optimizer *optimizer;
+    struct accel_loader *loader;
+    make_net (ACCEL_FLOAT32, true);
+    prepare (&optimizer, &loader);
+    if (strcmp (load, "-")) {
+        enum accel_status status = accel_load_state (acc, load, &err);
+        accel_print (acc, "%s\n", status ? err.text : "loaded");
+    } else if (next_batch (loader)) {
+        TRY (accel_backward (acc, net.model, 0, pass, NULL, &err));
+        TRY (accel_save_state (acc, save, &err));
+    }
+    accel_loader_destroy (loader);
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (net.model);
+}
+
+int
+main (int argc, char **argv)
+{
+    const struct accel_options options
+        = { .cpu = true, .tp_size = argc > 2 ? strtoul (argv[2], NULL, 10) : 2, .timeout_ms = 60000 };
+    TRY (accel_open (&acc, &options, &err));
+    rank = accel_process_index (acc);
+    size = accel_num_processes (acc);
+    TRY (accel_set_seed (acc, 5, false, &err));
+    if (argc == 7 && !strcmp (argv[1], "train")) {
+        bool is_narrow = !strcmp (argv[4], "bf16"); /* first values come before parts, or after */
+        make_net (is_narrow ? ACCEL_BFLOAT16 : ACCEL_FLOAT32, !is_narrow);
+        train (atoi (argv[3]), argv[5], argv[6]);
+    } else if (!strcmp (argv[1], "pairs")) {
+        check_pairs ();
+        check_losses ();
+    } else if (!strcmp (argv[1], "refused")) {
+        check_refused ();
+    } else if (argc == 5 && !strcmp (argv[1], "halfway")) {
+        check_halfway (argv[3], argv[4]);
+    }
+    accel_close (acc);
+    return wrong > 0;
+}
