@@ -68,8 +68,8 @@ accel_comm_from_id (struct accel_comm **group, struct accel_comm *comm, const un
  */
 ACCEL_API void accel_comm_abort (struct accel_comm *comm, const char *reason);
 
-/** Free a group made by accel_comm_split() or accel_comm_from_id(), without waiting.  Accepts NULL; does nothing to the
- *  world. */
+/** Free a group made by accel_comm_split() or accel_comm_from_id().  Waits only for calls and work on it, also those of
+ *  other threads, which accel_comm_abort() ends.  Accepts NULL; does nothing to the world. */
 ACCEL_API void accel_comm_destroy (struct accel_comm *comm);
 
 /** All processes, arranged as a grid with named dimensions such as "dp" and "tp". */

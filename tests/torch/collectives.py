@@ -7,6 +7,8 @@ collectives.py [NAME...]: only the checks with these names.
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from datetime import timedelta
 
 import torch
@@ -344,6 +346,97 @@ def futures():
     for work in reversed(works):
         work.wait()
         assert torch.equal(work.result()[0], torch.full((100,), float(size)))
+
+
+@check
+def callbacks():
+    """They may start other calls and wait for them, or for calls that were started later than theirs."""
+
+    def start(*_):
+        return dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()[0]
+
+    def exchange(*_):
+        sends, parts = torch.full((size,), float(rank)), [1] * size
+        return dist.all_to_all_single(torch.empty(size), sends, parts, parts, async_op=True).get_future().wait()[0]
+
+    many = 500000
+    first = dist.all_reduce(torch.ones(many), async_op=True).get_future().then(start)
+    assert torch.equal(first.wait(), torch.full((3,), float(size)))
+    works = [dist.all_reduce(torch.ones(many), async_op=True) for _ in range(2)]
+    later = works[1].get_future()
+    assert works[0].get_future().then(lambda _: later.wait()[0]).wait().sum() == size * many
+    wanted = torch.arange(size, dtype=torch.float32)
+    parts = [1] * size
+    works = [dist.all_to_all_single(torch.empty(size), wanted, parts, parts, async_op=True) for _ in range(3)]
+    for future in [work.get_future().then(exchange) for work in works]:
+        assert torch.equal(future.wait(), wanted)
+
+
+@check
+def hooks():
+    """Communication hooks of DDP make several calls, one after the other, in callbacks."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook, quantization_hooks
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(3)
+    for name in ("power", "quantized"):
+        model = DistributedDataParallel(torch.nn.Linear(200, 200))
+        if name == "power":
+            state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2)
+            model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        else:
+            model.register_comm_hook(None, quantization_hooks.quantization_pertensor_hook)
+        for _ in range(4):
+            model(torch.randn(4, 200)).sum().backward()
+        mine = model.module.weight.grad.clone()
+        dist.broadcast(mine, 0)
+        assert torch.equal(mine, model.module.weight.grad), name
+
+
+@check
+def threads():
+    """Calls of several threads on one group follow each other."""
+    rounds = 20
+
+    def use(which):
+        for _ in range(rounds):
+            tensor = torch.ones(100)
+            dist.all_reduce(tensor)
+            if not torch.equal(tensor, torch.full((100,), float(size))):
+                wrong.append(f"thread {which}: {tensor}")
+
+    def guarded(which):
+        try:
+            use(which)
+        except Exception as error:  # noqa: BLE001
+            wrong.append(f"thread {which}: {error}")
+
+    wrong = []
+    several = [threading.Thread(target=guarded, args=(i,)) for i in range(3)]
+    for thread in several:
+        thread.start()
+    for thread in several:
+        thread.join()
+    assert not wrong, wrong
+    # A start beside a call that waits for the others, which come when it has been made.
+    if size == 1:
+        return
+    store = dist.distributed_c10d._get_default_store()
+    first, second = torch.ones(7), torch.ones(9)
+    if rank == 0:
+        waits = threading.Thread(target=lambda: dist.all_reduce(first))
+        waits.start()
+        while not accel._calls.locked():
+            time.sleep(0.001)
+        threading.Timer(0.1, lambda: store.set("threads", b"1")).start()
+    else:
+        store.wait(["threads"])
+        dist.all_reduce(first)
+    work = dist.all_reduce(second, async_op=True)
+    if rank == 0:
+        waits.join()
+    work.wait()
+    assert torch.equal(first, torch.full((7,), float(size))) and torch.equal(second, torch.full((9,), float(size)))
 
 
 @check

@@ -32,7 +32,7 @@ from ._tensors import (
     units,
 )
 from ._types import BITWISE, DTYPES, OPS, REDUCIBLE
-from ._work import After, DoneWork, FlightWork, ManyWork, Started, Waiter, for_caller
+from ._work import After, DoneWork, Flight, FlightWork, ManyWork, Started, Waiter, for_caller
 
 RedOpType = dist.ReduceOp.RedOpType
 # One call of libaccel: its name, and its arguments after the communicator.
@@ -73,7 +73,10 @@ class Collectives:
         self._comm = comm
         self._world_ranks = list(ranks)
         self._library = library()
-        self._waiter = Waiter()
+        self._polls = not library().starts_at_once(comm)
+        self._waiter = Waiter(self._polls)
+        self._calls = threading.Lock()  # one thread at a time may be in a call on the communicator
+        self._flights: set[Flight] = set()  # that have not ended
         self._steps: Optional[Lane] = None
         self._messages: Optional[_messages.Messages] = None
         self._gathered: Optional[list[dist.Work]] = None  # between start_coalescing() and end_coalescing()
@@ -92,22 +95,25 @@ class Collectives:
         """
         file, line = call_site()
         if sync and self._timeout_s is None and self._gathered is None:
-            for name, args in calls:
-                status = getattr(self._library, name)(file, line, self._comm, *args, errors.pointer)
-                if status:
-                    raise fail(status)
+            with self._calls:
+                for name, args in calls:
+                    status = getattr(self._library, name)(file, line, self._comm, *args, errors.pointer)
+                    if status:
+                        raise fail(status)
             if after is not None:
                 after()
             return DoneWork(tensors)
         handles: list[ctypes.c_void_p] = []
+        form = "_start_waiting" if self._polls else "_start"
         try:
-            for name, args in calls:
-                handle = ctypes.c_void_p()
-                start = getattr(self._library, name + "_start")
-                status = start(file, line, handle, self._comm, *args, errors.pointer)
-                if status:
-                    raise fail(status)
-                handles.append(handle)
+            with self._calls:
+                for name, args in calls:
+                    handle = ctypes.c_void_p()
+                    start = getattr(self._library, name + form)
+                    status = start(file, line, handle, self._comm, *args, errors.pointer)
+                    if status:
+                        raise fail(status)
+                    handles.append(handle)
         except BaseException:
             if handles:
                 Started(handles, tensors, keep, None, self._waiter).attend()
@@ -118,11 +124,13 @@ class Collectives:
         """Run what takes several calls, each of which depends on the one before."""
         with self._lock:
             if self._steps is None:
-                self._steps = Lane(lambda: self._meet("steps", range(self._size)))
+                self._steps = Lane(lambda: self._meet("steps", range(self._size)), self._waiter)
         waits = sync and self._gathered is None
         return self._note(self._steps.run(function, tensors, waits, self._timeout_s))
 
     def _note(self, work: dist.Work) -> dist.Work:
+        if isinstance(work, FlightWork):
+            work.join(self._flights)
         if self._gathered is not None:
             self._gathered.append(work)
         return work
@@ -439,7 +447,9 @@ class Collectives:
     def _need_messages(self) -> _messages.Messages:
         with self._lock:
             if self._messages is None:
-                self._messages = _messages.Messages(self._store, self._rank, self._size, self._meet, self._wait_s)
+                self._messages = _messages.Messages(
+                    self._store, self._rank, self._size, self._meet, self._wait_s, self._waiter
+                )
         return self._messages
 
     def send(self, tensors: Any, to: int, tag: int = 0) -> dist.Work:
@@ -502,29 +512,45 @@ class Collectives:
         pass
 
     def shutdown(self) -> None:
-        """Wait for what is in flight, and leave."""
+        """Wait for what is in flight, and leave.  Calls that have timed out may never end: they end with the job."""
         if self not in self._job.groups:
             return
         self._job.groups.discard(self)
+        if any(flight.late for flight in list(self._flights)):
+            self._job.abandoned.append(self)
+        else:
+            self.end()
+        if self._comm == self._job.world:
+            self._job.close()
+
+    def end(self) -> None:
+        """Wait for what is in flight, and free all but the world."""
         if self._messages is not None:
             self._messages.stop()
         if self._steps is not None:
             self._steps.stop()
         self._waiter.stop()
+        for flight in list(self._flights):  # whoever has its Work may still ask for the outcome
+            flight.finish()
         if self._comm != self._job.world:
             self._library.comm_destroy(self._comm)
-        else:
-            self._job.close()
+
+    def give_up(self, reason: bytes) -> None:
+        """End what is in flight, here and on the other ranks, with an error.  Any thread."""
+        if self._job.is_open():
+            self._library.comm_abort(self._comm, reason)
 
     def is_busy(self) -> bool:
-        """Whether threads of this group wait for other ranks."""
+        """Whether threads of this group wait for other ranks, or calls that have timed out are left."""
         lanes = [lane for lane in (self._steps, self._messages) if lane is not None]
-        return self._waiter.is_busy() or any(lane.is_busy() for lane in lanes)
+        late = any(flight.late for flight in list(self._flights))
+        return late or self._waiter.is_busy() or any(lane.is_busy() for lane in lanes)
 
     def abort(self) -> None:
-        """End what is in flight, here and on the other ranks, with an error."""
-        if self._job.is_open():
-            self._library.comm_abort(self._comm, b"the program called abort()")
+        """End what is in flight, here and on the other ranks, with an error, and leave."""
+        self.give_up(b"the program called abort()")
+        for flight in list(self._flights):
+            flight.late = False
         self.shutdown()
 
 

@@ -29,6 +29,7 @@ class Job:
         self.size: int = library().num_processes(acc)
         self.world: int = library().world(acc)
         self.groups: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.abandoned: list[Any] = []  # groups with calls that have timed out, but have not ended
         self._share()
 
     def _share(self) -> None:
@@ -49,6 +50,10 @@ class Job:
         for group in list(self.groups):
             if group._comm != self.world:
                 group.shutdown()
+        for group in self.abandoned:
+            group.give_up(b"a call of the program has timed out")
+        for group in self.abandoned:
+            group.end()
         acc, self.acc = self.acc, None
         library().close(acc)
 
@@ -87,7 +92,7 @@ def current_job() -> Job:
 @atexit.register
 def _leave() -> None:
     """If calls are still in flight, as after an error, the end of the process says so: libaccel sees it."""
-    if _job is None or not _job.is_open() or any(group.is_busy() for group in _job.groups):
+    if _job is None or not _job.is_open() or _job.abandoned or any(group.is_busy() for group in _job.groups):
         return
     for group in list(_job.groups):
         group.shutdown()

@@ -17,7 +17,7 @@ from typing import Any, Optional
 import torch.distributed as dist
 
 from ._library import library
-from ._work import DoneWork, Flight, FlightWork, in_mode_of_caller
+from ._work import DoneWork, Flight, FlightWork, Waiter, ending, in_mode_of_caller
 
 # A function gets the communicator.  Its result is the rank from which a message came, where that was open.
 Function = Callable[[int], Optional[int]]
@@ -33,7 +33,7 @@ class Task(Flight):
         self.function: Optional[Function] = in_mode_of_caller(function)
         self.event = threading.Event()
 
-    def run(self, comm: Callable[[], int]) -> None:
+    def run(self, comm: Callable[[], int], waiter: Waiter) -> None:
         assert self.function is not None
         try:
             source = self.function(comm())
@@ -41,12 +41,21 @@ class Task(Flight):
         except BaseException as error:  # noqa: BLE001: it is the outcome of the call
             self.error = error
         self.function = None
-        self.event.set()
-        self.end()
+        self.settle(waiter)
 
-    def finish(self) -> None:
+    def settle(self, waiter: Waiter) -> None:
+        """It has ended.  Callbacks are left to the waiter, because they may wait for other tasks of the lane."""
+        with ending:
+            self.done = True
+            has_gates = bool(self.gates)
+        self.event.set()
+        if has_gates:
+            waiter.put(self)
+        else:
+            self.end()
+
+    def complete(self) -> None:
         self.event.wait()
-        self.done = True
 
     def is_over(self) -> bool:
         return self.event.is_set()
@@ -55,8 +64,9 @@ class Task(Flight):
 class Lane:
     """See above.  `make` makes the communicator; it may wait for other members."""
 
-    def __init__(self, make: Callable[[], int]) -> None:
+    def __init__(self, make: Callable[[], int], waiter: Waiter) -> None:
         self._make = make
+        self._waiter = waiter
         self._comm: Optional[int] = None
         self._queue: deque[Task] = deque()
         self._busy = False
@@ -82,7 +92,7 @@ class Lane:
                 self._changed.notify_all()
         if not is_next:
             return FlightWork(task, timeout_s)
-        task.run(self.comm)
+        task.run(self.comm, self._waiter)
         with self._changed:
             self._busy = False
             self._changed.notify_all()
@@ -104,7 +114,7 @@ class Lane:
                     return
                 task = self._queue.popleft()
                 self._busy = True
-            task.run(self.comm)
+            task.run(self.comm, self._waiter)
             del task
             with self._changed:
                 self._busy = False

@@ -2,7 +2,7 @@
 """libaccel by ctypes: where it is, the functions that this package calls, and errors as exceptions.
 
 Functions that wait for other ranks release the interpreter's lock (`waiting`).  The others do not (`quick`): that is
-faster, and keeps two threads of the program from changing one job at the same time.
+faster, and keeps two threads of the program from changing one job at the same time.  Starts wait with some engines.
 """
 
 from __future__ import annotations
@@ -128,13 +128,18 @@ class Library:
         for name, arguments in _COLLECTIVES.items():
             symbol = f"accel_comm_{name}"
             self._bind(f"comm_{name}", f"{symbol}_at", True, _I, [_S, _I, _P, *arguments, _P])
-            self._bind(f"comm_{name}_start", f"{symbol}_start_at", False, _I, [_S, _I, _PP, _P, *arguments, _P])
+            for form, waits in (("_start", False), ("_start_waiting", True)):
+                self._bind(f"comm_{name}{form}", f"{symbol}_start_at", waits, _I, [_S, _I, _PP, _P, *arguments, _P])
 
     def _bind(self, attribute: str, symbol: str, waits: bool, result: Any, arguments: list[Any]) -> None:
         function = getattr(self._waiting if waits else self._quick, symbol)
         function.restype = result
         function.argtypes = arguments
         setattr(self, attribute, function)
+
+    def starts_at_once(self, comm: int) -> bool:
+        """Whether starts never wait for a thread that waits for other ranks.  If not, call the form _start_waiting."""
+        return self.comm_engine(comm) in (b"shm", b"self")
 
     def get_id(self, comm: int, size: int) -> bytes:
         """An id for a group of `size` members of `comm`."""

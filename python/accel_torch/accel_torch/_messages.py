@@ -22,6 +22,7 @@ from ._lane import Lane
 from ._library import errors, fail, library
 from ._site import call_site
 from ._tensors import Tensor, copy_back, dense, units
+from ._work import Waiter
 
 _C10D = vars(dist.distributed_c10d)
 _SOON_S = 0.005
@@ -54,6 +55,7 @@ class Messages:
         size: int,
         make: Callable[[str, Sequence[int]], int],
         wait_s: float,
+        waiter: Waiter,
     ) -> None:
         self._store = store
         self._rank = rank
@@ -61,7 +63,8 @@ class Messages:
         self._make = make
         self._wait_s = wait_s
         self._channels: dict[tuple[int, int, int], _Channel] = {}
-        self._any = Lane(lambda: 0)
+        self._waiter = waiter
+        self._any = Lane(lambda: 0, waiter)
         self._lock = threading.Lock()
         self._sends = threading.Event()
         self._stops = False
@@ -77,7 +80,9 @@ class Messages:
             channel = self._channels.get((source, to, tag))
             if channel is None:
                 key = f"message/{source}/{to}/{tag}"
-                channel = _Channel(Lane(lambda: self._make(key, (source, to))), f"accel/waits/{source}/{to}/{tag}")
+                channel = _Channel(
+                    Lane(lambda: self._make(key, (source, to)), self._waiter), f"accel/waits/{source}/{to}/{tag}"
+                )
                 self._channels[source, to, tag] = channel
             return channel
 

@@ -2,16 +2,16 @@
 """What torch.distributed waits for: calls in flight, their Work objects and futures.
 
 A flight is what one call has begun.  Whoever needs its end first waits for it: the thread that calls Work.wait(), or,
-if somebody asked for a future or dropped the Work object, the waiter thread of the group.
+if somebody asked for a future or dropped the Work object, a waiter thread of the group.
 """
 
 from __future__ import annotations
 
 import ctypes
-import queue
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Optional
@@ -24,7 +24,7 @@ from ._library import TIMEOUT, AccelError, errors, fail, library
 
 After = Optional[Callable[[], None]]
 
-_ending = threading.Lock()  # around `done` and `gates` of all flights; never held while waiting
+ending = threading.Lock()  # around `done` and `gates` of all flights; never held while waiting
 
 
 def in_mode_of_caller(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,7 +42,7 @@ def in_mode_of_caller(function: Callable[..., Any]) -> Callable[..., Any]:
 class Flight:
     """What one call has begun: its end, result, error and futures.  Kinds of flights differ in how one waits."""
 
-    __slots__ = ("done", "error", "gates", "source", "tensors")
+    __slots__ = ("done", "error", "gates", "home", "late", "source", "tensors")
 
     def __init__(self, tensors: Any) -> None:
         self.tensors = tensors  # the result
@@ -50,10 +50,17 @@ class Flight:
         self.error: Optional[BaseException] = None
         self.done = False
         self.source = -1  # of a message from any rank: whose it was
+        self.late = False  # a wait for it has timed out, so it may never end
+        self.home: Optional[set[Flight]] = None  # the group's, of all that have not ended
 
-    def finish(self) -> None:
+    def complete(self) -> None:
         """Wait for the end; whatever the outcome, `done` is set.  Any thread."""
         raise NotImplementedError
+
+    def finish(self) -> None:
+        """The same, and run what others have attached to futures."""
+        self.complete()
+        self.end()
 
     def is_over(self) -> bool:
         """Whether finish() would return at once."""
@@ -63,9 +70,12 @@ class Flight:
         """Let another thread call finish(), because this one may not."""
 
     def end(self) -> None:
-        """Set `done` and open the gates: callbacks of futures run here."""
-        with _ending:
+        """Set `done` and open the gates: callbacks of futures run here, and may wait for other flights."""
+        with ending:
             self.done = True
+            if self.home is not None:
+                self.home.discard(self)
+                self.home = None
             gates, self.gates = self.gates, []
         for gate in gates:
             gate.set_result(None)
@@ -81,7 +91,7 @@ class Flight:
         """
         gate: torch.futures.Future[Any] = torch.futures.Future()
         outcome = gate.then(self._outcome)
-        with _ending:
+        with ending:
             is_done = self.done
             if not is_done:
                 self.gates.append(gate)
@@ -91,14 +101,19 @@ class Flight:
             self.attend()
         return outcome
 
-    def wait_until(self, deadline: float, text: str) -> None:
-        """finish(), or AccelError at `deadline`, in the time of time.monotonic(); the flight goes on then."""
+    def poll(self, deadline: Optional[float] = None, text: str = "") -> None:
+        """Wait until it is over, or raise AccelError at `deadline`, in the time of time.monotonic(); it goes on then."""
         pause = 1e-5
         while not self.is_over():
-            if time.monotonic() >= deadline:
+            if deadline is not None and time.monotonic() >= deadline:
+                self.late = True
                 raise AccelError(TIMEOUT, text)
             time.sleep(pause)
             pause = min(pause * 2, 1e-3)
+
+    def wait_until(self, deadline: float, text: str) -> None:
+        """finish(), or what poll() raises."""
+        self.poll(deadline, text)
         self.finish()
 
 
@@ -117,7 +132,7 @@ class Started(Flight):
         self.waiter = waiter
         self.waiting = threading.Lock()  # held by the thread that waits
 
-    def finish(self) -> None:
+    def complete(self) -> None:
         with self.waiting:
             if self.done:
                 return
@@ -133,7 +148,6 @@ class Started(Flight):
                     self.error = error
             self.keep = self.after = None
             self.done = True
-        self.end()
 
     def is_over(self) -> bool:
         if self.done:
@@ -154,38 +168,73 @@ class Started(Flight):
 
 
 class Waiter:
-    """A thread that waits for flights of one group, in the order in which they end; made by the first."""
+    """Threads that wait for flights of one group: one of them at a time, in the order in which flights come.
 
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Optional[Flight]] = queue.SimpleQueue()
-        self._thread: Optional[threading.Thread] = None
-        self._lock = threading.Lock()
-        self._waits = False
+    Before it runs callbacks, a thread lets another one wait, because callbacks may wait for flights themselves.
+
+    polls: starts of the engine wait for the thread that waits in it, so look in turns
+    """
+
+    def __init__(self, polls: bool) -> None:
+        self._polls = polls
+        self._queue: deque[Flight] = deque()
+        self._threads: list[threading.Thread] = []
+        self._changed = threading.Condition()
+        self._idle = 0  # threads that wait for their turn
+        self._waits = False  # a thread waits for a flight
+        self._stops = False
 
     def is_busy(self) -> bool:
-        return self._waits or not self._queue.empty()
+        return self._waits or bool(self._queue)
 
     def put(self, flight: Flight) -> None:
-        self._queue.put(flight)
-        if self._thread is None:
-            with self._lock:
-                if self._thread is None:
-                    self._thread = threading.Thread(target=self._serve, name="accel_torch waiter", daemon=True)
-                    self._thread.start()
+        with self._changed:
+            self._queue.append(flight)
+            self._call_next()
+
+    def _call_next(self) -> None:
+        """With the lock: see to it that the next flight has a thread."""
+        if self._waits or not self._queue:
+            return
+        if self._idle:
+            self._changed.notify()
+            return
+        thread = threading.Thread(target=self._serve, name="accel_torch waiter", daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _serve(self) -> None:
-        while (flight := self._queue.get()) is not None:
-            self._waits = True
-            flight.finish()
+        while (flight := self._next()) is not None:
+            if self._polls:
+                flight.poll()
+            flight.complete()
+            with self._changed:
+                self._waits = False
+                self._call_next()
+            flight.end()
             del flight
-            self._waits = False
+
+    def _next(self) -> Optional[Flight]:
+        """Wait for this thread's turn.  @return None: there is nothing left to do"""
+        with self._changed:
+            while self._waits or not self._queue:
+                if self._stops and not self._queue:
+                    return None
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            self._waits = True
+            return self._queue.popleft()
 
     def stop(self) -> None:
-        """Wait until all that was put has ended."""
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._queue.put(None)
-            self._thread.join()
-            self._thread = None
+        """Wait until all that was put has ended, with its callbacks."""
+        with self._changed:
+            self._stops = True
+            self._changed.notify_all()
+        while self._threads:
+            thread = self._threads.pop()
+            if thread is not threading.current_thread():
+                thread.join()
 
 
 class FlightWork(dist.Work):
@@ -199,6 +248,14 @@ class FlightWork(dist.Work):
         self._flight = flight
         self._timeout_s = timeout_s
         self._begin = time.monotonic() if timeout_s is not None else 0.0
+
+    def join(self, flights: set[Flight]) -> None:
+        """Be one of `flights` until the end."""
+        flight = self._flight
+        with ending:
+            if not flight.done:
+                flight.home = flights
+                flights.add(flight)
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         flight = self._flight
@@ -294,13 +351,12 @@ class ManyWork(FlightWork):
             super().__init__([tensor for work in works for tensor in _tensors_of(work)])
             self.works = works
 
-        def finish(self) -> None:
+        def complete(self) -> None:
             for work in self.works:
                 try:
                     work.wait()
                 except BaseException as error:  # noqa: BLE001
                     self.error = self.error or error
-            self.end()
 
         def is_over(self) -> bool:
             return all(work.is_completed() for work in self.works)

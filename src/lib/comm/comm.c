@@ -14,6 +14,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+enum { LEAVE_LOOK_NS = 1000000 }; /* between two looks at whether a thread has left */
 
 /* Over the host's engine, which has connected the ranks already; no call is counted, nor noted. */
 static enum accel_status
@@ -111,12 +114,21 @@ error:
     return status;
 }
 
+/* Another thread of the program may be in a call, which ends within its timeout, or soon after accel_comm_abort(). */
+static void
+await_leave (const struct accel_comm *comm)
+{
+    while (comm->forks == comm_forks && atomic_load_explicit (&comm->inside, memory_order_acquire))
+        nanosleep (&(struct timespec){ .tv_nsec = LEAVE_LOOK_NS }, NULL);
+}
+
 /* The object is the first member.  The parent may be gone: closing a group does not look at it. */
 static void
 end_comm (struct object *object)
 {
     struct accel_comm *comm = (struct accel_comm *) (void *) object;
     comm_raise_failure (comm, comm->deferred);
+    await_leave (comm);
     work_end (comm);
     bootstrap_leave (&comm->bootstrap, JOBSEG_LEFT, NULL);
     comm_close_links (comm);

@@ -28,8 +28,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { LOOK_MS = 20 }; /* between two looks at what is detached */
+enum {
+    LOOK_MS = 20,              /* between two looks at what is detached */
+    WAITERS_LOOK_NS = 1000000, /* between two looks at whether others still wait */
+};
 
 static _Thread_local const struct accel_comm *thread_comm; /* whose queue's thread this is */
 
@@ -455,12 +459,36 @@ end_groups (const struct accel_comm *comm)
     } while (open);
 }
 
+/* With the lock.  @return whether a thread waits for work of @comm, or of what belongs to it */
+static bool
+has_waiter (const struct accel_comm *comm)
+{
+    const struct accel_work *work = flight.works;
+    while (work && !(work->is_taken && work->process == comm_forks && belongs_to (work->comm, comm)))
+        work = work->later;
+    return work;
+}
+
+/* What they wait for is over: they only have to see it, and need the queue for that. */
+static void
+await_waiters (const struct accel_comm *comm)
+{
+    work_lock ();
+    while (has_waiter (comm)) {
+        work_unlock ();
+        nanosleep (&(struct timespec){ .tv_nsec = WAITERS_LOOK_NS }, NULL);
+        work_lock ();
+    }
+    work_unlock ();
+}
+
 void
 work_end (struct accel_comm *comm)
 {
     struct work_queue *queue;
     end_groups (comm);
     work_drain (comm);
+    await_waiters (comm);
     while ((queue = take_queue_of (comm)))
         end_queue (queue);
     work_lock ();

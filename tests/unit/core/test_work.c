@@ -84,6 +84,63 @@ test_close (struct accel *acc)
         rank_must (accel_comm_all_reduce_start (&last, other, sums, sums, LARGE, ACCEL_INT64, ACCEL_SUM, &err), &err);
 }
 
+/* What another thread does on a communicator that this one destroys. */
+struct other {
+    struct accel_comm *comm;
+    struct accel_work *work; /* NULL: a barrier */
+    struct accel_error err;
+    enum accel_status status;
+};
+
+static void *
+wait_in_vain (void *user)
+{
+    struct other *other = user;
+    other->status = other->work ? accel_work_wait (other->work, &other->err)
+                                : accel_comm_barrier (other->comm, &other->err);
+    return NULL;
+}
+
+static bool
+waits (const struct other *other)
+{
+    work_lock ();
+    bool does = other->work ? other->work->is_taken : atomic_load (&other->comm->inside) != NULL;
+    work_unlock ();
+    return does;
+}
+
+/* Rank 0 gives up a call that the others do not make, and destroys the group while its other threads are in it. */
+static void
+test_destroyed_in_use (struct accel *acc)
+{
+    struct accel_comm *group = make_group (acc), *second = make_group (acc);
+    struct other others[] = { { .comm = group }, { .comm = second } };
+    pthread_t threads[2];
+    if (!accel_comm_rank (group)) {
+        object_hold (&group->object); /* the struct stays */
+        rank_must (accel_comm_barrier_start (&others[1].work, second, &err), &err);
+        for (int i = 0; i < 2; i++) {
+            right (!pthread_create (&threads[i], NULL, wait_in_vain, &others[i]), "no thread");
+            while (!waits (&others[i]))
+                sched_yield ();
+        }
+        accel_comm_abort (group, "the test gives up");
+        accel_comm_destroy (group);
+        right (!atomic_load (&group->inside), "a group has ended with a thread inside");
+        accel_comm_destroy (second);
+        for (int i = 0; i < 2; i++) {
+            pthread_join (threads[i], NULL);
+            right (others[i].status == ACCEL_ERR_PEER, "thread %d: status %d: %s", i, (int) others[i].status,
+                   others[i].err.text);
+        }
+        object_let_go (&group->object);
+    } else {
+        accel_comm_destroy (group);
+        accel_comm_destroy (second);
+    }
+}
+
 /* ---- forks ---- */
 
 static void
@@ -443,6 +500,7 @@ main (void)
     as_ranks (1, "work of a process alone", test_done);
     as_ranks (3, "accel_work_test, and calls after work in flight", test_done);
     as_ranks (2, "a communicator ends with work in flight", test_close);
+    as_ranks (2, "a group ends with threads in its calls", test_destroyed_in_use);
     as_ranks (2, "a child of fork()", test_fork);
     as_ranks (2, "memory that a child of fork() shares", test_shared_memory);
     as_ranks (1, "a communicator of a process alone, in a child of fork()", test_alone);

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests/torch/ends.sh launches: ends.py HOW.  Groups that end while calls are in flight, or after one timed out.
+
+  destroyed   work whose outcome is asked for after destroy_process_group(); then the same process begins again
+  timed_out   a call that no other rank makes, in a group with a short timeout
+  aborted     abort() while another thread is in a call
+  starts      (engine mpi) starts wait for no other rank, and keep no thread of Python waiting
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+import accel_torch  # noqa: F401
+
+
+def begin(seconds: float = 600) -> int:
+    dist.init_process_group("accel", timeout=timedelta(seconds=seconds))
+    return dist.get_rank()
+
+
+def destroyed() -> None:
+    for number in range(2):
+        begin()
+        size = dist.get_world_size()
+        pair = dist.new_group([0, size - 1])
+        works = [dist.all_reduce(torch.full((1000,), float(number)), async_op=True) for _ in range(3)]
+        dist.all_reduce(torch.ones(1), group=pair)
+        dist.barrier()
+        dist.destroy_process_group()
+        for work in works:
+            work.wait()
+            assert torch.equal(work.result()[0], torch.full((1000,), float(number * size)))
+
+
+def timed_out() -> None:
+    rank = begin()
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    if rank == 0:
+        work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
+        try:
+            work.wait()
+        except RuntimeError as error:
+            assert "timed out after 1000 ms" in str(error), error
+        else:
+            raise AssertionError("no timeout")
+    dist.all_reduce(torch.ones(3))  # other groups go on
+    while rank and not os.path.exists("left"):
+        time.sleep(0.01)
+    dist.destroy_process_group()
+    if rank == 0:
+        open("left", "w").close()
+
+
+def aborted() -> None:
+    rank = begin()
+    group = dist.new_group()
+    dist.barrier(group)
+    if rank == 0:
+        errors = []
+
+        def wait() -> None:
+            try:
+                dist.barrier(group)
+            except RuntimeError as error:
+                errors.append(str(error))
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        while not group._calls.locked():
+            time.sleep(0.01)
+        group.abort()
+        thread.join()
+        assert len(errors) == 1 and "the program called abort()" in errors[0], errors
+    else:
+        try:
+            dist.barrier()
+        except RuntimeError as error:
+            assert "the program called abort()" in str(error), error
+        else:
+            raise AssertionError("no error")
+
+
+def starts() -> None:
+    """A thread of rank 0 lets rank 1 begin, when rank 0 has started two calls."""
+    for name, part in (("RANK", "RANK"), ("WORLD_SIZE", "SIZE")):  # of Open MPI, or MPICH
+        os.environ[name] = os.environ.get(f"OMPI_COMM_WORLD_{part}") or os.environ[f"PMI_{part}"]
+    rank = begin(60)
+    assert dist.group.WORLD._library.comm_engine(dist.group.WORLD._comm) == b"mpi"
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        threading.Thread(target=lambda: (time.sleep(1), store.set("go", b"1"))).start()
+    else:
+        store.wait(["go"])
+    futures = []
+    for number in range(3):
+        futures.append(dist.all_reduce(torch.full((4,), float(number)), async_op=True).get_future())
+        time.sleep(0.1)  # a thread waits for the first by now
+    if rank == 0:
+        assert not any(future.done() for future in futures) or store.check(["go"])
+    for number, future in enumerate(futures):
+        assert torch.equal(future.wait()[0], torch.full((4,), float(number * dist.get_world_size())))
+    dist.destroy_process_group()
+
+
+{"destroyed": destroyed, "timed_out": timed_out, "aborted": aborted, "starts": starts}[sys.argv[1]]()
+print(f"as expected: {sys.argv[1]}\n", end="", flush=True)
