@@ -78,7 +78,8 @@ def aborted() -> None:
             time.sleep(0.01)
         group.abort()
         thread.join()
-        assert len(errors) == 1 and "the program called abort()" in errors[0], errors
+        assert len(errors) == 1, errors
+        assert "the program called abort()" in errors[0] or "has been destroyed" in errors[0], errors
     else:
         try:
             dist.barrier()

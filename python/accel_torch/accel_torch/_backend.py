@@ -77,6 +77,7 @@ class Collectives:
         self._waiter = Waiter(self._polls)
         self._calls = threading.Lock()  # one thread at a time may be in a call on the communicator
         self._flights: set[Flight] = set()  # that have not ended
+        self._is_open = True
         self._steps: Optional[Lane] = None
         self._messages: Optional[_messages.Messages] = None
         self._gathered: Optional[list[dist.Work]] = None  # between start_coalescing() and end_coalescing()
@@ -96,6 +97,7 @@ class Collectives:
         file, line = call_site()
         if sync and self._timeout_s is None and self._gathered is None:
             with self._calls:
+                self._check_open()
                 for name, args in calls:
                     status = getattr(self._library, name)(file, line, self._comm, *args, errors.pointer)
                     if status:
@@ -107,6 +109,7 @@ class Collectives:
         form = "_start_waiting" if self._polls else "_start"
         try:
             with self._calls:
+                self._check_open()
                 for name, args in calls:
                     handle = ctypes.c_void_p()
                     start = getattr(self._library, name + form)
@@ -119,6 +122,10 @@ class Collectives:
                 Started(handles, tensors, keep, None, self._waiter).attend()
             raise
         return self._note(FlightWork(Started(handles, tensors, keep, after, self._waiter), self._timeout_s))
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise RuntimeError("accel: the process group has been destroyed")
 
     def _run_steps(self, sync: bool, function: Function, tensors: Any) -> dist.Work:
         """Run what takes several calls, each of which depends on the one before."""
@@ -532,6 +539,8 @@ class Collectives:
         self._waiter.stop()
         for flight in list(self._flights):  # whoever has its Work may still ask for the outcome
             flight.finish()
+        with self._calls:  # another thread's call, which uses the communicator
+            self._is_open = False
         if self._comm != self._job.world:
             self._library.comm_destroy(self._comm)
 

@@ -38,12 +38,10 @@ comm_fail_as_before (const struct accel_comm *comm, struct accel_error *err)
 
 /* Only what stays true is remembered: a peer that failed, or time that ran out, not a want of memory. */
 enum accel_status
-comm_break (struct accel_comm *comm, enum accel_status status, const struct accel_error *why, struct accel_error *err)
+comm_break (struct accel_comm *comm, const struct accel_error *why, struct accel_error *err)
 {
     break_off (comm, why, why->text);
-    if (err)
-        *err = *why;
-    return status;
+    return comm_fail_as_before (comm, err);
 }
 
 void
@@ -114,7 +112,7 @@ comm_conclude (struct accel_comm *comm, const struct accel_engine_call *call, in
     else if (before)
         *err = first;
     else
-        comm_break (comm, status, why, err);
+        comm_break (comm, why, err);
     return status && before ? before : status;
 }
 

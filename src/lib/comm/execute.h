@@ -12,9 +12,10 @@
 /** Fail with what was said when @p comm broke. */
 __attribute__ ((cold)) enum accel_status comm_fail_as_before (const struct accel_comm *comm, struct accel_error *err);
 
-/** A call on @p comm has failed: break it, and what it is a group of, and tell the peers.  @return @p status */
-__attribute__ ((cold)) enum accel_status comm_break (struct accel_comm *comm, enum accel_status status,
-                                                     const struct accel_error *why, struct accel_error *err);
+/** A call on @p comm has failed: break it, and what it is a group of, and tell the peers.  The first failure counts: it
+ *  may be that of another thread.  @return its code */
+__attribute__ ((cold)) enum accel_status comm_break (struct accel_comm *comm, const struct accel_error *why,
+                                                     struct accel_error *err);
 
 /** Whether @p comm, or what it is a group of, is broken.
  *  @param[out] observer  the world's, if none is */
@@ -90,7 +91,7 @@ comm_run (struct accel_comm *comm, struct accel_engine_call *call, struct ledger
     enum accel_status status = comm->links->engine->run (comm->links->transport, call, &mine);
     progress_note_wait (comm, begin_ns);
     if (__builtin_expect (status != ACCEL_OK, false))
-        return comm_break (comm, status, &mine, err);
+        return comm_break (comm, &mine, err);
     if (record && !ledger_is_shared (comm->ledger))
         ledger_close (record, call->sequence);
     else

@@ -172,7 +172,7 @@ await_late (struct ballot *ballot, struct accel_comm *world, int rank, const str
     call.sequence = comm_note_begin (world, site, 0);
     enum accel_status status = await (ballot, rank, &call, &why);
     if (status)
-        return comm_break (world, status, &why, err);
+        return comm_break (world, &why, err);
     comm_note_end (world, call.sequence);
     return ACCEL_OK;
 }

@@ -254,7 +254,7 @@ use_alone (struct accel *acc, struct accel_comm *own, uint64_t note)
     good = good && !accel_comm_all_reduce_start (&work, group, &sum, &sum, 1, ACCEL_INT64, ACCEL_SUM, &err);
     good = good && !accel_work_wait (work, &err) && !accel_comm_barrier (group, &err);
     accel_fail (&err, ACCEL_ERR_PEER, "a device failed");
-    good = good && comm_break (own, err.code, &err, &err) == ACCEL_ERR_PEER;
+    good = good && comm_break (own, &err, &err) == ACCEL_ERR_PEER;
     _exit (good ? 0 : 9);
 }
 
