@@ -267,6 +267,50 @@ def messages():
 
 
 @check
+def tags():
+    """Messages of many tags, in another order than they are received, or of other sizes than they are awaited."""
+    if rank > 1 or size == 1:
+        return
+    other, many = 1 - rank, 100
+    before = threading.active_count()
+    works = [dist.isend(torch.full((i,), float(rank)), other, tag=i + 1) for i in range(many)]
+    got = [torch.zeros(i) for i in range(many)]
+    works += [dist.irecv(got[i], other, tag=i + 1) for i in reversed(range(many))]
+    for work in works:
+        work.wait()
+    same("tags", got, [torch.full((i,), float(other)) for i in range(many)])
+    assert threading.active_count() <= before + 4, threading.enumerate()
+    # An answer to a later tag makes the other rank send the earlier one.
+    first, second = torch.zeros(2), torch.zeros(3).t()
+    if rank == 0:
+        early = dist.irecv(first, 1, tag=1)
+        dist.recv(second, 1, tag=2)
+        dist.send(second, 1, tag=3)
+        early.wait()
+        assert first.tolist() == [1.0, 1.0]
+    else:
+        dist.send(torch.ones(3), 0, tag=2)
+        dist.recv(second, 0, tag=3)
+        dist.send(torch.ones(2), 0, tag=1)
+    # One that is kept, then found by a receiver from any rank.
+    if rank == 0:
+        dist.recv(first, 1, tag=5)
+        assert dist.recv(second, tag=4) == 1 and second.tolist() == [4.0, 4.0, 4.0] and first.tolist() == [5.0, 5.0]
+        try:
+            dist.recv(second, 1, tag=6)
+        except RuntimeError as error:
+            here = f"{__file__}:"
+            assert "counts of a message with tag 6 differ: 2 sent at" in str(error) and str(error).count(here) == 2, error
+        else:
+            raise AssertionError("no error")
+    else:
+        works = [dist.isend(torch.full((3,), 4.0), 0, tag=4), dist.isend(torch.full((2,), 5.0), 0, tag=5)]
+        works.append(dist.isend(torch.ones(2), 0, tag=6))
+        for work in works:
+            work.wait()
+
+
+@check
 def objects():
     everything = [None] * size
     dist.all_gather_object(everything, {"rank": rank, "text": "x" * rank})

@@ -19,6 +19,13 @@ test_expect_success 'the command that is installed beside it adds it to PYTHONPA
             staged/bin/accelerate launch --cpu --cpu_backend $backend --dry_run /bin/true >$backend || return 1
         done && grep "PYTHONPATH=.*/staged/bin/\.\./share/accelerate/python" accel && ! grep "share/accelerate/python" gloo
 '
+test_expect_success 'make install includes it' '
+    $make -C "$builddir" -n install-data-hook >made && grep "entry_points.txt" made
+'
+test_expect_success 'without it, launch prints one note' '
+    mkdir bare && cp "$accelerate" bare && bare/accelerate launch --cpu --num_processes 2 --cpu_backend accel --no_python \
+        /bin/true 2>err && test "$(grep -c "^accelerate: note: the Python package accel_torch is not installed" err)" = 1
+'
 test_expect_success 'make uninstall-python leaves nothing' '
     $make -C "$builddir" -s uninstall-python DESTDIR="$scratch/staged" datadir=/share && test -z "$(find staged/share -name "*accel*")"
 '

@@ -49,6 +49,21 @@ test_expect_success 'so it is with a library that lacks functions' '
     library=$(python3 -c "import _ctypes; print (_ctypes.__file__)") && ACCEL_LIBRARY=$library launch_with accel train &&
         trained ProcessGroup 2 && notes 1 && grep "note: .*$library: .*undefined symbol" err
 '
+# As on hosts of which one has no accel_torch.
+cat >lacks <<'END'
+#!/bin/sh
+test "$RANK" != "$1" || PYTHONPATH=
+export PYTHONPATH
+exec python3 "$2" train
+END
+chmod +x lacks
+for rank in 0 1; do
+    test_expect_success "if the Python of rank $rank has no accel_torch, all have gloo" '
+        timeout $patience "$accelerate" launch --cpu --num_processes 2 --main_process_port "$(free_port)" \
+            --cpu_backend accel --no_python ./lacks $rank "$program" >out 2>err && trained ProcessGroup 2 &&
+            notes 1 "the Python of rank $rank has no accel_torch"
+    '
+done
 test_expect_success 'auto is gloo' 'launch_with auto train && trained ProcessGroup 2 && notes 0'
 
 # Ranks of launchers that were started by hand on two machines, here twice this one.

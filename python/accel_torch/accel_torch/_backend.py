@@ -64,9 +64,18 @@ class Collectives:
     _size: int
 
     def _set_up(
-        self, store: dist.Store, rank: int, size: int, timeout: timedelta, job: Job, comm: int, ranks: Sequence[int]
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        job: Job,
+        comm: int,
+        ranks: Sequence[int],
+        keys: str,
     ) -> None:
         self._store = store
+        self._keys = keys  # with what those in the store begin
         self._rank = rank
         self._size = size
         self._job = job
@@ -146,7 +155,7 @@ class Collectives:
         """Make a communicator of members of this group."""
         first = self._rank == ranks[0]
         members = [self._world_ranks[rank] for rank in ranks]
-        return meet(self._store, f"accel/{key}", self._job.world, members, first, self._wait_s)
+        return meet(self._store, f"{self._keys}/{key}", self._job.world, members, first, self._wait_s)
 
     # ---- collectives ----
 
@@ -455,7 +464,7 @@ class Collectives:
         with self._lock:
             if self._messages is None:
                 self._messages = _messages.Messages(
-                    self._store, self._rank, self._size, self._meet, self._wait_s, self._waiter
+                    self._store, self._keys, self._rank, self._size, self._meet, self._wait_s, self._waiter
                 )
         return self._messages
 
@@ -481,7 +490,7 @@ class Collectives:
         """A barrier in which rank 0 says who did not come."""
         wait_s = timeout.total_seconds() if timeout else self._wait_s
         self._barriers += 1
-        key = f"accel/barrier/{self._barriers}"
+        key = f"{self._keys}/barrier/{self._barriers}"
         if self._rank:
             self._store.set(f"{key}/{self._rank}", b"1")
             text = fetch(self._store, f"{key}/all", wait_s).decode()
@@ -567,10 +576,18 @@ class AccelProcessGroup(Collectives, dist.ProcessGroup):
     """A process group whose ranks are those of one communicator of libaccel."""
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, timeout: timedelta, job: Job, comm: int, ranks: Sequence[int]
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        job: Job,
+        comm: int,
+        ranks: Sequence[int],
+        keys: str,
     ) -> None:
         dist.ProcessGroup.__init__(self, rank, size)
-        self._set_up(store, rank, size, timeout, job, comm, ranks)
+        self._set_up(store, rank, size, timeout, job, comm, ranks, keys)
         self._name = ""
         self._description = "undefined"
 
@@ -673,8 +690,9 @@ class AccelProcessGroup(Collectives, dist.ProcessGroup):
         members = [self._world_ranks[rank] for rank in ranks]
         index = ranks.index(self._rank)
         wait = timeout or self._timeout
-        comm = meet(store, "accel/group", self._job.world, members, index == 0, wait.total_seconds())
-        made = AccelProcessGroup(store, index, len(ranks), wait, self._job, comm, members)
+        keys = self._job.keys_of(name)
+        comm = meet(store, f"{keys}/group", self._job.world, members, index == 0, wait.total_seconds())
+        made = AccelProcessGroup(store, index, len(ranks), wait, self._job, comm, members, keys)
         made.setGroupName(name)
         made.setGroupDesc(group_desc or "undefined")
         return made

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -13,15 +14,26 @@ from ._job import current_job, open_job
 from ._lane import meet
 
 
-def create(options: Any) -> dist.ProcessGroup:
-    """A group for torch's _DistributedBackendOptions."""
+_begun = 0  # default groups of this process, and of all others
+
+
+def begin() -> str:
+    """A default group begins.  @return with what its keys in the store begin, which may still have those of others"""
+    global _begun
+    _begun += 1
+    return f"accel/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}.{_begun}"
+
+
+def create(options: Any, keys: str = "") -> dist.ProcessGroup:
+    """A group for torch's _DistributedBackendOptions.  keys: of begin(), if that was called for it"""
     rank, size, timeout, ranks = options.group_rank, options.group_size, options.timeout, options.global_ranks_in_group
     if not ranks:
-        job = open_job(rank, size, milliseconds(timeout))
-        return AccelProcessGroup(options.store, rank, size, timeout, job, job.world, range(size))
+        job = open_job(rank, size, milliseconds(timeout), keys or begin())
+        return AccelProcessGroup(options.store, rank, size, timeout, job, job.world, range(size), job.keys)
     job = current_job()
-    comm = meet(options.store, "accel/group", job.world, ranks, rank == 0, timeout.total_seconds())
-    return AccelProcessGroup(options.store, rank, size, timeout, job, comm, ranks)
+    keys = job.keys_of(options.group_id)
+    comm = meet(options.store, f"{keys}/group", job.world, ranks, rank == 0, timeout.total_seconds())
+    return AccelProcessGroup(options.store, rank, size, timeout, job, comm, ranks, keys)
 
 
 def milliseconds(timeout: timedelta) -> int:

@@ -8,6 +8,7 @@ import ctypes
 import os
 import threading
 import weakref
+from collections import Counter
 from typing import Any, Optional
 
 from ._library import Options, errors, fail, library
@@ -16,7 +17,7 @@ from ._library import Options, errors, fail, library
 class Job:
     """What accel_open() gives; one at a time in a process."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, keys: str) -> None:
         options = Options(cpu=True, timeout_ms=timeout_ms)
         acc = ctypes.c_void_p()
         status = library().open_sized(ctypes.sizeof(Options), 0, 0, acc, ctypes.byref(options), errors.pointer)
@@ -25,6 +26,8 @@ class Job:
         self.acc: Optional[ctypes.c_void_p] = acc
         self.process = os.getpid()
         self.timeout_ms = timeout_ms
+        self.keys = keys  # with what those in the store begin
+        self._made: Counter[str] = Counter()  # groups, by name
         self.rank: int = library().process_index(acc)
         self.size: int = library().num_processes(acc)
         self.world: int = library().world(acc)
@@ -39,6 +42,11 @@ class Job:
         status = status or library().work_wait(work, errors.pointer)
         if status:
             raise fail(status)
+
+    def keys_of(self, name: str) -> str:
+        """With what the keys of a new group begin; its name may be that of a former one."""
+        self._made[name] += 1
+        return f"{self.keys}.{self._made[name]}"
 
     def is_open(self) -> bool:
         return self.acc is not None and self.process == os.getpid()
@@ -62,7 +70,7 @@ _job: Optional[Job] = None
 _lock = threading.Lock()
 
 
-def open_job(rank: int, size: int, timeout_ms: int) -> Job:
+def open_job(rank: int, size: int, timeout_ms: int, keys: str) -> Job:
     """Join the job; the one of a former default group is left first.
 
     Raises AccelError if libaccel cannot connect the processes, RuntimeError if it counts them differently than torch.
@@ -72,7 +80,7 @@ def open_job(rank: int, size: int, timeout_ms: int) -> Job:
         if _job is not None:
             _job.close()
         _job = None
-        job = Job(timeout_ms)
+        job = Job(timeout_ms, keys)
         if (job.rank, job.size) != (rank, size):
             job.close()
             raise RuntimeError(

@@ -21,16 +21,18 @@ from ._work import DoneWork, Flight, FlightWork, Waiter, ending, in_mode_of_call
 
 # A function gets the communicator.  Its result is the rank from which a message came, where that was open.
 Function = Callable[[int], Optional[int]]
+Failed = Optional[Callable[[BaseException], None]]
 
 
 class Task(Flight):
-    """A function that waits for its turn, or runs."""
+    """A function that waits for its turn, or runs.  None: another one calls settle()."""
 
-    __slots__ = ("event", "function")
+    __slots__ = ("event", "failed", "function")
 
-    def __init__(self, function: Function, tensors: Any) -> None:
+    def __init__(self, function: Optional[Function], tensors: Any, failed: Failed = None) -> None:
         super().__init__(tensors)
-        self.function: Optional[Function] = in_mode_of_caller(function)
+        self.failed = failed
+        self.function = function if function is None else in_mode_of_caller(function)
         self.event = threading.Event()
 
     def run(self, comm: Callable[[], int], waiter: Waiter) -> None:
@@ -40,7 +42,9 @@ class Task(Flight):
             self.source = -1 if source is None else source
         except BaseException as error:  # noqa: BLE001: it is the outcome of the call
             self.error = error
-        self.function = None
+            if self.failed is not None:
+                self.failed(error)
+        self.function = self.failed = None
         self.settle(waiter)
 
     def settle(self, waiter: Waiter) -> None:
@@ -79,9 +83,16 @@ class Lane:
             self._comm = self._make()
         return self._comm
 
-    def run(self, function: Function, tensors: Any, waits: bool, timeout_s: Optional[float] = None) -> dist.Work:
-        """Run `function`, now if the caller waits."""
-        task = Task(function, tensors)
+    def run(
+        self,
+        function: Function,
+        tensors: Any,
+        waits: bool,
+        timeout_s: Optional[float] = None,
+        failed: Failed = None,
+    ) -> dist.Work:
+        """Run `function`, now if the caller waits.  failed: gets the exception if there is one"""
+        task = Task(function, tensors, failed)
         with self._changed:
             is_next = waits and timeout_s is None and not self._busy and not self._queue
             if is_next:

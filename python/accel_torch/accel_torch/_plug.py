@@ -5,7 +5,8 @@ torch keeps the names that a program has given: get_backend() is still "gloo".  
 torch's table of devices and backends (BackendConfig), which each new process group reads.
 
 All ranks have to choose alike, so the ranks of the default group tell each other in its store what keeps them from
-libaccel.  If one of them has a reason, all use gloo, and rank 0 prints that reason.
+libaccel.  If one of them has a reason, all use gloo, and rank 0 prints that reason.  A rank without this package says
+nothing there, but gloo does: it is at work on that rank.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import time
 from typing import Any, Optional
 
 import torch
@@ -96,26 +98,28 @@ def _is_present(device: str, name: str) -> bool:
 
 def create(options: Any, _unused: Any) -> dist.ProcessGroup:
     """A group for torch's _DistributedBackendOptions: of libaccel or, for the default group, of gloo."""
+    from ._group import begin
     from ._group import create as create_group
 
     is_default = not options.global_ranks_in_group
     if not is_default or not _was_replaced:
         return create_group(options)
-    reason = _agree(options, "begin", _own_reason(options.group_rank, options.group_size))
+    keys = begin()
+    reason = _agree(options, f"{keys}/begin", _own_reason(options.group_rank, options.group_size))
     group: Optional[dist.ProcessGroup] = None
     if not reason:
         try:
-            group = create_group(options)
+            group = create_group(options, keys)
         except AccelError as error:
             if error.status != UNSUPPORTED:
                 raise
             reason = str(error)
-        reason = _agree(options, "opened", reason)
+        reason = _agree(options, f"{keys}/opened", reason)
     if not reason and group is not None:
         return group
     if group is not None:
         group.shutdown()
-    return _create_gloo(options, reason)
+    return _create_gloo(options, keys, reason)
 
 
 def _own_reason(rank: int, size: int) -> str:
@@ -137,20 +141,36 @@ def _own_reason(rank: int, size: int) -> str:
     return ""
 
 
-def _agree(options: Any, step: str, reason: str) -> str:
+def _agree(options: Any, key: str, reason: str) -> str:
     """What all ranks have in common: the first reason of any of them, or ""."""
     store, rank, size = options.store, options.group_rank, options.group_size
-    store.set(f"accel_torch/{step}/{rank}", reason.encode())
+    deadline = time.monotonic() + options.timeout.total_seconds()
+    store.set(f"{key}/{rank}", reason.encode())
     if rank == 0:
-        reasons = [store.get(f"accel_torch/{step}/{i}") for i in range(size)]
-        store.set(f"accel_torch/{step}", next((text for text in reasons if text), b""))
-    return store.get(f"accel_torch/{step}").decode()
+        reasons = [_ask(store, f"{key}/{i}", i, deadline) for i in range(size)]
+        store.set(key, next((text for text in reasons if text), "").encode())
+    return _ask(store, key, 0, deadline)
 
 
-def _create_gloo(options: Any, reason: str) -> dist.ProcessGroup:
+def _ask(store: dist.Store, key: str, rank: int, deadline: float) -> str:
+    """What `rank` says in `key`; if it has begun to use gloo, that is the reason."""
+    pause = 1e-3
+    while not store.check([key]):
+        if store.check([f"0/{rank}"]) and not store.check([key]):
+            return f"the Python of rank {rank} has no accel_torch (see make install-python)"
+        if time.monotonic() >= deadline:
+            raise dist.DistStoreError(f"accel: rank {rank} has not come to init_process_group(), or has failed there")
+        time.sleep(pause)
+        pause = min(pause * 2, 0.02)
+    return store.get(key).decode()
+
+
+def _create_gloo(options: Any, keys: str, reason: str) -> dist.ProcessGroup:
     global _is_off
     _is_off = True
-    if options.group_rank == 0:
+    store, rank = options.store, options.group_rank
+    has_rank_0 = store.check([f"{keys}/begin"])  # or that has no accel_torch
+    if rank == 0 or (not has_rank_0 and store.add(f"{keys}/note", 1) == 1):
         print(f"accel_torch: note: gloo is used in place of accel: {reason}", file=sys.stderr, flush=True)
     group: dist.ProcessGroup = options.process_group
     gloo = dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, timeout=options.timeout)

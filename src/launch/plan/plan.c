@@ -621,6 +621,9 @@ fill_processes (const struct draft *draft, const struct program *program, struct
         return -1;
     set_common (draft, &common);
     add_device_notes (draft);
+    if (when_accel_on_cpu (draft->settings) && !*draft->topology->torch_package)
+        strlist_add (&plan->notes, "the Python package accel_torch is not installed beside this command: programs "
+                                   "use gloo unless their Python has it (make install-python)");
     if (check_gpus (draft, fail))
         return -1;
     if (*draft->topology->port_note)
