@@ -212,6 +212,23 @@ def uneven():
 
 
 @check
+def mixed():
+    """Only some ranks give the sizes of parts; several tensors of one rank are reduced, too."""
+    sends, got = torch.arange(2 * size, dtype=torch.float32) + 100 * rank, torch.zeros(2 * size)
+    splits = [2] * size if rank else None
+    for is_async in (False, True):
+        wait(dist.all_to_all_single(got, sends, splits, splits, async_op=is_async), is_async)
+        assert torch.equal(got, torch.cat([torch.tensor([2.0 * rank, 2.0 * rank + 1]) + 100 * i for i in range(size)]))
+    numbers = accel._get_sequence_number_for_group()
+    several = [torch.full((2,), 1 + 2j), torch.full((2,), 3j)]
+    accel.allreduce(several).wait()
+    assert torch.equal(several[0], torch.full((2,), size * (1 + 5j))) and torch.equal(*several), several
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    assert work._get_sequence_number() == accel._get_sequence_number_for_group() > numbers
+    work.wait()
+
+
+@check
 def coalesced():
     tensors = [sample(i + 1, torch.float32, i) for i in range(3)]
     wanted = [t.clone() for t in tensors]
@@ -303,9 +320,15 @@ def tags():
             assert "counts of a message with tag 6 differ: 2 sent at" in str(error) and str(error).count(here) == 2, error
         else:
             raise AssertionError("no error")
+        try:
+            dist.recv(second, tag=7)
+        except RuntimeError as error:
+            assert str(error).count(f"{__file__}:") == 2, error  # of both calls
+        else:
+            raise AssertionError("no error of a receiver from any rank")
     else:
         works = [dist.isend(torch.full((3,), 4.0), 0, tag=4), dist.isend(torch.full((2,), 5.0), 0, tag=5)]
-        works.append(dist.isend(torch.ones(2), 0, tag=6))
+        works += [dist.isend(torch.ones(2), 0, tag=6), dist.isend(torch.ones(2), 0, tag=7)]
         for work in works:
             work.wait()
 

@@ -3,6 +3,7 @@
 
   destroyed   work whose outcome is asked for after destroy_process_group(); then the same process begins again
   timed_out   a call that no other rank makes, in a group with a short timeout
+  monitored   monitored_barrier(), after which rank 0 is gone
   aborted     abort() while another thread is in a call
   starts      (engine mpi) starts wait for no other rank, and keep no thread of Python waiting
 """
@@ -14,6 +15,7 @@ import sys
 import threading
 import time
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,15 +23,16 @@ import torch.distributed as dist
 import accel_torch  # noqa: F401
 
 
-def begin(seconds: float = 600) -> int:
-    dist.init_process_group("accel", timeout=timedelta(seconds=seconds))
+def begin(seconds: float = 600, **more: Any) -> int:
+    dist.init_process_group("accel", timeout=timedelta(seconds=seconds), **more)
     return dist.get_rank()
 
 
 def destroyed() -> None:
+    rank, size, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+    store = dist.TCPStore("localhost", port, size, rank == 0)  # which keeps the keys of both
     for number in range(2):
-        begin()
-        size = dist.get_world_size()
+        begin(store=store, rank=rank, world_size=size)
         pair = dist.new_group([0, size - 1])
         works = [dist.all_reduce(torch.full((1000,), float(number)), async_op=True) for _ in range(3)]
         dist.all_reduce(torch.ones(1), group=pair)
@@ -42,7 +45,7 @@ def destroyed() -> None:
 
 def timed_out() -> None:
     rank = begin()
-    group = dist.new_group(timeout=timedelta(seconds=1))
+    group, other = dist.new_group(timeout=timedelta(seconds=1)), dist.new_group()
     if rank == 0:
         work = dist.all_reduce(torch.ones(3), group=group, async_op=True)
         try:
@@ -51,12 +54,33 @@ def timed_out() -> None:
             assert "timed out after 1000 ms" in str(error), error
         else:
             raise AssertionError("no timeout")
+        options = dist.AllreduceOptions()
+        options.timeout = timedelta(seconds=1)
+        try:
+            other.allreduce([torch.ones(3)], options).wait()
+        except RuntimeError as error:
+            assert "timed out after 1000 ms" in str(error), error
+        else:
+            raise AssertionError("no timeout of the call")
     dist.all_reduce(torch.ones(3))  # other groups go on
     while rank and not os.path.exists("left"):
         time.sleep(0.01)
     dist.destroy_process_group()
     if rank == 0:
         open("left", "w").close()
+
+
+def monitored() -> None:
+    """Rank 0, whose store it is, ends as soon as it may; others look seldom."""
+    rank = begin()
+    if rank:
+        sleep, time.sleep = time.sleep, lambda seconds: sleep(1)
+    else:
+        time.sleep(0.5)
+    dist.group.WORLD.monitored_barrier(timedelta(seconds=600))
+    if rank == 0:
+        print("as expected: monitored\n", end="", flush=True)
+        os._exit(0)
 
 
 def aborted() -> None:
@@ -111,5 +135,5 @@ def starts() -> None:
     dist.destroy_process_group()
 
 
-{"destroyed": destroyed, "timed_out": timed_out, "aborted": aborted, "starts": starts}[sys.argv[1]]()
+{"destroyed": destroyed, "timed_out": timed_out, "monitored": monitored, "aborted": aborted, "starts": starts}[sys.argv[1]]()
 print(f"as expected: {sys.argv[1]}\n", end="", flush=True)

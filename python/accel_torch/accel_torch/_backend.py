@@ -7,14 +7,15 @@ import ctypes
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import torch
 import torch.distributed as dist
 
 from . import _complex, _messages
 from ._job import Job
-from ._lane import Function, Lane, fetch, meet
+from ._barrier import monitor
+from ._lane import Function, Lane, meet
 from ._library import errors, fail, library
 from ._site import call_site
 from ._tensors import (
@@ -32,15 +33,35 @@ from ._tensors import (
     units,
 )
 from ._types import BITWISE, DTYPES, OPS, REDUCIBLE
-from ._work import After, DoneWork, Flight, FlightWork, ManyWork, Started, Waiter, for_caller
+from ._work import After, DoneWork, Flight, FlightWork, ManyWork, NumberedWork, Started, Waiter, for_caller
 
 RedOpType = dist.ReduceOp.RedOpType
 # One call of libaccel: its name, and its arguments after the communicator.
 Call = tuple[str, tuple[int, ...]]
 
 
-def _is_sync(opts: Any) -> bool:
-    """Whether the caller waits at once.  Older versions of torch do not say."""
+_NO_TIME = timedelta()
+
+
+class _Limited:
+    """In place of "the caller waits at once": it gives the call a timeout of its own, so the call is started."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __bool__(self) -> bool:
+        return False
+
+
+# Whether the caller waits at once.
+Sync = Union[bool, _Limited]
+
+
+def _is_sync(opts: Any, timeout: Optional[timedelta] = None) -> Sync:
+    """Older versions of torch do not say whether the caller waits.  timeout: in place of that in the options"""
+    given = timeout or getattr(opts, "timeout", None)
+    if given is not None and given > _NO_TIME:
+        return _Limited(given.total_seconds())
     return not getattr(opts, "asyncOp", True)
 
 
@@ -91,6 +112,7 @@ class Collectives:
         self._messages: Optional[_messages.Messages] = None
         self._gathered: Optional[list[dist.Work]] = None  # between start_coalescing() and end_coalescing()
         self._barriers = 0
+        self._sequence = 0  # collectives ever begun
         self._splits = 0
         self._lock = threading.Lock()
         self.set_timeout(timeout)
@@ -98,12 +120,13 @@ class Collectives:
 
     # ---- calls ----
 
-    def _run(self, sync: bool, calls: Sequence[Call], tensors: Any, keep: Any = None, after: After = None) -> dist.Work:
+    def _run(self, sync: Sync, calls: Sequence[Call], tensors: Any, keep: Any = None, after: After = None) -> dist.Work:
         """Make calls of libaccel, one after the other.
 
         tensors: the result;  keep: all that must stay until the end;  after: what is left to do then
         """
         file, line = call_site()
+        self._sequence += 1
         if sync and self._timeout_s is None and self._gathered is None:
             with self._calls:
                 self._check_open()
@@ -113,7 +136,7 @@ class Collectives:
                         raise fail(status)
             if after is not None:
                 after()
-            return DoneWork(tensors)
+            return self._note(DoneWork(tensors))
         handles: list[ctypes.c_void_p] = []
         form = "_start_waiting" if self._polls else "_start"
         try:
@@ -130,21 +153,25 @@ class Collectives:
             if handles:
                 Started(handles, tensors, keep, None, self._waiter).attend()
             raise
-        return self._note(FlightWork(Started(handles, tensors, keep, after, self._waiter), self._timeout_s))
+        started = Started(handles, tensors, keep, after, self._waiter)
+        return self._note(FlightWork(started, sync.seconds if isinstance(sync, _Limited) else self._timeout_s))
 
     def _check_open(self) -> None:
         if not self._is_open:
             raise RuntimeError("accel: the process group has been destroyed")
 
-    def _run_steps(self, sync: bool, function: Function, tensors: Any) -> dist.Work:
+    def _run_steps(self, sync: Sync, function: Function, tensors: Any) -> dist.Work:
         """Run what takes several calls, each of which depends on the one before."""
         with self._lock:
             if self._steps is None:
                 self._steps = Lane(lambda: self._meet("steps", range(self._size)), self._waiter)
-        waits = sync and self._gathered is None
-        return self._note(self._steps.run(function, tensors, waits, self._timeout_s))
+        waits = bool(sync) and self._gathered is None
+        limit = sync.seconds if isinstance(sync, _Limited) else self._timeout_s
+        self._sequence += 1
+        return self._note(self._steps.run(function, tensors, waits, limit))
 
-    def _note(self, work: dist.Work) -> dist.Work:
+    def _note(self, work: NumberedWork) -> dist.Work:
+        work.sequence = self._sequence
         if isinstance(work, FlightWork):
             work.join(self._flights)
         if self._gathered is not None:
@@ -161,7 +188,7 @@ class Collectives:
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
         tensor = single(tensors) if isinstance(tensors, Tensor) or len(tensors) == 1 else None
-        sync, op = _is_sync(opts), _red_op(opts)
+        sync, op = _is_sync(opts, timeout), _red_op(opts)
         number = OPS.get(op)
         if tensor is None:
             return for_caller(self._reduce_list(tensors, sync, op))
@@ -172,7 +199,7 @@ class Collectives:
         call = ("comm_all_reduce", (pointer, pointer, source.numel(), DTYPES[source.dtype], number))
         return for_caller(self._run(sync, (call,), [tensor], source, back(tensor, source)))
 
-    def _reduce_list(self, tensors: Sequence[Tensor], sync: bool, op: Any) -> dist.Work:
+    def _reduce_list(self, tensors: Sequence[Tensor], sync: Sync, op: Any) -> dist.Work:
         """Several tensors in place of one count as those of several ranks."""
         if op not in (RedOpType.SUM, RedOpType.MIN, RedOpType.MAX, RedOpType.PRODUCT) or not tensors:
             raise ValueError(f"accel: {len(tensors)} tensors cannot be reduced by {op}")
@@ -192,6 +219,10 @@ class Collectives:
             for tensor in tensors:
                 copy_back(tensor, total)
 
+        if total.dtype not in REDUCIBLE:
+            _complex.all_reduce(self, total, True, op).wait()
+            after()
+            return DoneWork(list(tensors))
         pointer = total.data_ptr()
         call = ("comm_all_reduce", (pointer, pointer, total.numel(), DTYPES[total.dtype], OPS[op]))
         return self._run(sync, (call,), list(tensors), total, after)
@@ -229,14 +260,14 @@ class Collectives:
             for tensor, source in zip(parts, sources):
                 copy_back(tensor, source)
 
-        return for_caller(self._run(_is_sync(opts), calls, parts, sources, None if is_dense else after))
+        return for_caller(self._run(_is_sync(opts, timeout), calls, parts, sources, None if is_dense else after))
 
     def reduce(self, tensors: Any, opts: Any, op: Any = None, timeout: Any = None) -> dist.Work:
         tensor, root = single(tensors), _root(opts)
         red_op = _red_op(op if isinstance(opts, int) else opts)
         if not 0 <= root < self._size:
             raise ValueError(f"accel: invalid root rank: {root}")
-        sync = _is_sync(opts)
+        sync = _is_sync(opts, timeout)
         if red_op not in OPS or tensor.dtype not in REDUCIBLE:
             target = tensor if self._rank == root else tensor.detach().clone()
             return for_caller(_complex.all_reduce(self, target, sync, red_op))
@@ -248,7 +279,7 @@ class Collectives:
 
     # ---- gathering ----
 
-    def _gather_rows(self, sync: bool, rows: Sequence[Tensor], tensor: Tensor, result: Any) -> dist.Work:
+    def _gather_rows(self, sync: Sync, rows: Sequence[Tensor], tensor: Tensor, result: Any) -> dist.Work:
         """The tensor of each rank to that row; rows may differ in their sizes.  No rows: nobody looks at them."""
         source = dense(tensor)
         if rows and not are_even(rows, source.numel()):
@@ -263,7 +294,7 @@ class Collectives:
         call = ("comm_all_gather", (source.data_ptr(), target.data_ptr(), *units(source)))
         return self._run(sync, (call,), result, (source, target), after if place is None else None)
 
-    def _gather_uneven(self, sync: bool, rows: Sequence[Tensor], source: Tensor, result: Any) -> dist.Work:
+    def _gather_uneven(self, sync: Sync, rows: Sequence[Tensor], source: Tensor, result: Any) -> dist.Work:
         if rows[self._rank].numel() != source.numel():
             raise ValueError(
                 f"accel: the output for rank {self._rank} has {rows[self._rank].numel()} elements, but its input "
@@ -287,9 +318,9 @@ class Collectives:
             raise ValueError(f"accel: requires a single input and output list, got {len(inputs)} and {len(outputs)}")
         (rows,), (tensor,) = outputs, inputs
         check_rows(rows, self._size, tensor, "the output")
-        return for_caller(self._gather_rows(_is_sync(opts), rows, tensor, outputs))
+        return for_caller(self._gather_rows(_is_sync(opts, timeout), rows, tensor, outputs))
 
-    def _gather_single(self, sync: bool, output: Tensor, tensor: Tensor) -> dist.Work:
+    def _gather_single(self, sync: Sync, output: Tensor, tensor: Tensor) -> dist.Work:
         if output.numel() != tensor.numel() * self._size or output.dtype != tensor.dtype:
             raise ValueError(
                 f"accel: the output must have {self._size} times the elements of the input and its type, got "
@@ -336,7 +367,7 @@ class Collectives:
                 raise ValueError("accel: the outputs of gather must have the size of the input")
         elif outputs:
             raise ValueError("accel: requires empty output on non-root")
-        return for_caller(self._gather_rows(_is_sync(opts), rows, tensor, outputs))
+        return for_caller(self._gather_rows(_is_sync(opts, timeout), rows, tensor, outputs))
 
     def gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> dist.Work:
         rows: Sequence[Tensor] = ()
@@ -378,10 +409,10 @@ class Collectives:
         own = inputs[0][self._rank] if self._rank == source_rank else flat.view(self._size, -1)[self._rank]
         call = ("comm_broadcast", (flat.data_ptr(), count, dtype, source_rank))
         return for_caller(
-            self._run(_is_sync(opts), (call,), [output], (flat, inputs), lambda: copy_back(output, own))
+            self._run(_is_sync(opts, timeout), (call,), [output], (flat, inputs), lambda: copy_back(output, own))
         )
 
-    def _scatter_single(self, sync: bool, op: Any, output: Tensor, tensor: Tensor) -> dist.Work:
+    def _scatter_single(self, sync: Sync, op: Any, output: Tensor, tensor: Tensor) -> dist.Work:
         if tensor.numel() != output.numel() * self._size or output.dtype != tensor.dtype:
             raise ValueError(
                 f"accel: the input must have {self._size} times the elements of the output and its type, got "
@@ -409,7 +440,7 @@ class Collectives:
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
         if isinstance(outputs, Tensor):
             outputs, inputs = [outputs], [inputs]
-        output, sync, op = single(outputs), _is_sync(opts), _red_op(opts)
+        output, sync, op = single(outputs), _is_sync(opts, timeout), _red_op(opts)
         (rows,) = inputs
         check_rows(rows, self._size, output, "the input")
         if rows[self._rank].numel() != output.numel():
@@ -431,16 +462,10 @@ class Collectives:
         receives = split_rows(output, output_splits, self._size, "the output")
         sends = split_rows(tensor, input_splits, self._size, "the input")
         source, target = dense(tensor), dense(output)
-        if output_splits or input_splits:
-            after = back(output, target)
-            return for_caller(_complex.exchange(self, sync, source, sends, target, receives, [output], after))
-        if source.numel() != target.numel():
+        if not output_splits and not input_splits and source.numel() != target.numel():
             raise RuntimeError("accel: without split sizes, input and output must have the same number of elements")
-        if source.data_ptr() == target.data_ptr():
-            source = source.clone()
-        count, dtype = units(source)
-        call = ("comm_all_to_all", (source.data_ptr(), target.data_ptr(), count // self._size, dtype))
-        return for_caller(self._run(sync, (call,), [output], (source, target), back(output, target)))
+        after = back(output, target)
+        return for_caller(_complex.exchange(self, sync, source, sends, target, receives, [output], after))
 
     alltoall_base = all_to_all_single
 
@@ -455,7 +480,7 @@ class Collectives:
         def after() -> None:
             spread(target, outputs)
 
-        work = _complex.exchange(self, _is_sync(opts), source, sends, target, receives, list(outputs), after)
+        work = _complex.exchange(self, _is_sync(opts, timeout), source, sends, target, receives, list(outputs), after)
         return for_caller(work)
 
     # ---- messages ----
@@ -484,21 +509,14 @@ class Collectives:
     # ---- waiting ----
 
     def barrier(self, opts: Any = None, timeout: Any = None) -> dist.Work:
-        return for_caller(self._run(_is_sync(opts), (("comm_barrier", ()),), []))
+        return for_caller(self._run(_is_sync(opts, timeout), (("comm_barrier", ()),), []))
 
     def monitored_barrier(self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
         """A barrier in which rank 0 says who did not come."""
         wait_s = timeout.total_seconds() if timeout else self._wait_s
         self._barriers += 1
         key = f"{self._keys}/barrier/{self._barriers}"
-        if self._rank:
-            self._store.set(f"{key}/{self._rank}", b"1")
-            text = fetch(self._store, f"{key}/all", wait_s).decode()
-            if text:
-                raise RuntimeError(text)
-            return
-        text = _messages.missing(self._store, key, self._size, wait_s, wait_all_ranks)
-        self._store.set(f"{key}/all", text.encode())
+        text = monitor(self._store, key, self._rank, self._size, wait_s, wait_all_ranks)
         if text:
             raise RuntimeError(text)
 
@@ -641,7 +659,7 @@ class AccelProcessGroup(Collectives, dist.ProcessGroup):
         pass
 
     def _get_sequence_number_for_group(self) -> int:
-        return 0
+        return self._sequence
 
     def eager_connect_single_device(self, device: Any = None) -> None:
         pass

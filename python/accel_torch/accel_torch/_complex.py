@@ -17,7 +17,7 @@ from ._types import BITWISE, DTYPES, INT64, MAX, OPS, REDUCIBLE, UINT8
 from ._work import After
 
 if TYPE_CHECKING:
-    from ._backend import Collectives
+    from ._backend import Collectives, Sync
 
 RedOpType = dist.ReduceOp.RedOpType
 
@@ -32,7 +32,7 @@ def _refuse(dtype: torch.dtype, op: Any) -> ValueError:
     return ValueError(f"accel: cannot reduce {dtype} by {op}")
 
 
-def all_reduce(group: Collectives, tensor: Tensor, sync: bool, op: Any) -> dist.Work:
+def all_reduce(group: Collectives, tensor: Tensor, sync: Sync, op: Any) -> dist.Work:
     """For all that allreduce() of the group does not pass on to libaccel."""
     if tensor.is_sparse:
         return _all_reduce_sparse(group, tensor, sync, op)
@@ -57,7 +57,7 @@ def all_reduce(group: Collectives, tensor: Tensor, sync: bool, op: Any) -> dist.
     return group._run_steps(sync, function, [tensor])
 
 
-def _all_reduce_sparse(group: Collectives, tensor: Tensor, sync: bool, op: Any) -> dist.Work:
+def _all_reduce_sparse(group: Collectives, tensor: Tensor, sync: Sync, op: Any) -> dist.Work:
     """Indices and values of all ranks in one tensor, which adds what has the same index."""
     if op != RedOpType.SUM or tensor.layout != torch.sparse_coo:
         raise ValueError(f"accel: sparse tensors can only be added, as COO, not {op} of {tensor.layout}")
@@ -85,7 +85,7 @@ def _all_reduce_sparse(group: Collectives, tensor: Tensor, sync: bool, op: Any) 
 
 
 def reduce_scatter(
-    group: Collectives, flat: Tensor, output: Tensor, sync: bool, op: Any, first: int
+    group: Collectives, flat: Tensor, output: Tensor, sync: Sync, op: Any, first: int
 ) -> dist.Work:
     """Reduce `flat`, a copy, and keep what begins at element `first`."""
 
@@ -104,7 +104,7 @@ def reduce_scatter(
 
 def exchange(
     group: Collectives,
-    sync: bool,
+    sync: Sync,
     source: Tensor,
     sends: Sequence[int],
     target: Tensor,

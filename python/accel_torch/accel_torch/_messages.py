@@ -337,21 +337,3 @@ class Messages:
         self._any.stop()
         for lane in self._lanes.values():
             lane.stop()
-
-
-def missing(store: dist.Store, key: str, size: int, wait_s: float, all_ranks: bool) -> str:
-    """Wait for the keys `key`/1 to `key`/(size - 1).  @return who did not come, in words; "": all came"""
-    deadline = time.monotonic() + wait_s
-    absent = []
-    for rank in range(1, size):
-        while not store.check([f"{key}/{rank}"]):
-            if time.monotonic() >= deadline:
-                absent.append(rank)
-                break
-            time.sleep(1e-3)
-        if absent and not all_ranks:
-            break
-    if not absent:
-        return ""
-    names = ", ".join(map(str, absent))
-    return f"[Rank 0]: Ranks {names} failed to pass monitoredBarrier in {wait_s * 1000:.0f} ms"

@@ -237,10 +237,25 @@ class Waiter:
                 thread.join()
 
 
-class FlightWork(dist.Work):
+class NumberedWork(dist.Work):
+    """What every Work has here.  sequence: which collective of its group it is"""
+
+    sequence = 0
+
+    def _get_sequence_number(self) -> int:
+        return self.sequence
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def block_current_stream(self) -> None:
+        self.wait()
+
+
+class FlightWork(NumberedWork):
     """The Work of a flight.
 
-    timeout_s: of the process group, if it is shorter than libaccel's.
+    timeout_s: of the call, or of the process group if that is shorter than libaccel's.
     """
 
     def __init__(self, flight: Flight, timeout_s: Optional[float] = None) -> None:
@@ -263,16 +278,13 @@ class FlightWork(dist.Work):
         if own > 0:
             flight.wait_until(time.monotonic() + own, f"wait() timed out after {own * 1000:.0f} ms")
         elif self._timeout_s is not None:
-            text = f"timed out after {self._timeout_s * 1000:.0f} ms, the timeout of the process group"
+            text = f"timed out after {self._timeout_s * 1000:.0f} ms, the timeout of the call or its process group"
             flight.wait_until(self._begin + self._timeout_s, text)
         elif not flight.done:
             flight.finish()
         if flight.error is not None:
             raise flight.error
         return True
-
-    def synchronize(self) -> None:
-        self.wait()
 
     def is_completed(self) -> bool:
         if not self._flight.is_over():
@@ -291,7 +303,7 @@ class FlightWork(dist.Work):
         return _flat(self._flight.tensors)
 
     def source_rank(self) -> int:
-        return self._flight.source
+        return _source(self._flight.source)
 
     _source_rank = source_rank
 
@@ -304,7 +316,7 @@ class FlightWork(dist.Work):
             flight.attend()
 
 
-class DoneWork(dist.Work):
+class DoneWork(NumberedWork):
     """The Work of a call that ended before it returned."""
 
     def __init__(self, tensors: Any, source: int = -1) -> None:
@@ -314,9 +326,6 @@ class DoneWork(dist.Work):
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
         return True
-
-    def synchronize(self) -> None:
-        pass
 
     def is_completed(self) -> bool:
         return True
@@ -331,7 +340,7 @@ class DoneWork(dist.Work):
         return _flat(self._tensors)
 
     def source_rank(self) -> int:
-        return self._source
+        return _source(self._source)
 
     _source_rank = source_rank
 
@@ -369,6 +378,12 @@ class ManyWork(FlightWork):
 
     def __del__(self) -> None:
         pass  # the works of the single calls see to their tensors
+
+
+def _source(rank: int) -> int:
+    if rank < 0:
+        raise RuntimeError("accel: source_rank() is for messages that were received")
+    return rank
 
 
 def _tensors_of(work: dist.Work) -> list[torch.Tensor]:

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The barrier in which rank 0 says who did not come: all that it needs is the store of the group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import torch.distributed as dist
+
+from ._lane import fetch
+
+
+def monitor(store: dist.Store, key: str, rank: int, size: int, wait_s: float, all_ranks: bool) -> str:
+    """Meet.  all_ranks: name all who do not come, not only the first.  @return what went wrong, or "" """
+    wait_ms = f"{wait_s * 1000:.0f} ms"
+    if rank == 0:
+        others = range(1, size)
+        absent = _absent(store, key, others, wait_s, all_ranks)
+        names = ", ".join(map(str, absent))
+        text = absent and f"[Rank 0]: Ranks {names} failed to pass monitoredBarrier in {wait_ms}" or ""
+        store.set(f"{key}/all", text.encode())
+        # The store may end with this process, so the others read first.
+        _absent(store, f"{key}/seen", [other for other in others if store.check([f"{key}/{other}"])], wait_s, False)
+        return text
+    try:
+        store.set(f"{key}/{rank}", b"1")
+        text = fetch(store, f"{key}/all", wait_s).decode()
+        store.set(f"{key}/seen/{rank}", b"1")
+        return text
+    except dist.DistNetworkError:
+        return f"[Rank {rank}]: monitoredBarrier: the store has ended, as if rank 0 had"
+    except dist.DistStoreError:
+        return f"[Rank {rank}]: Ranks 0 failed to pass monitoredBarrier in {wait_ms}"
+
+
+def _absent(store: dist.Store, key: str, ranks: Iterable[int], wait_s: float, all_ranks: bool) -> list[int]:
+    """Wait for the keys `key`/RANK.  @return whose did not come; not all_ranks: the first of these"""
+    deadline = time.monotonic() + wait_s
+    absent = []
+    for rank in ranks:
+        while not store.check([f"{key}/{rank}"]) and time.monotonic() < deadline:
+            time.sleep(1e-3)
+        if not store.check([f"{key}/{rank}"]):
+            absent.append(rank)
+            if not all_ranks:
+                break
+    return absent
