@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import warnings
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Optional, Union
@@ -513,7 +514,7 @@ class Collectives:
 
     def monitored_barrier(self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
         """A barrier in which rank 0 says who did not come."""
-        wait_s = timeout.total_seconds() if timeout else self._wait_s
+        wait_s = self._wait_s if timeout is None else timeout.total_seconds()
         self._barriers += 1
         key = f"{self._keys}/barrier/{self._barriers}"
         text = monitor(self._store, key, self._rank, self._size, wait_s, wait_all_ranks)
@@ -538,6 +539,12 @@ class Collectives:
         self._timeout = timeout
         self._wait_s = timeout.total_seconds()
         self._timeout_s = self._wait_s if self._wait_s * 1000 < self._job.timeout_ms else None
+        if self._wait_s * 1000 > self._job.timeout_ms and timeout != dist.distributed_c10d.default_pg_timeout:
+            warnings.warn(
+                f"accel: the timeout of this group is {self._wait_s:.0f} s, but calls end after that of the default group, "
+                f"{self._job.timeout_ms / 1000:.0f} s",
+                stacklevel=2,
+            )
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
         self.set_timeout(timeout)

@@ -17,8 +17,10 @@ def monitor(store: dist.Store, key: str, rank: int, size: int, wait_s: float, al
     if rank == 0:
         others = range(1, size)
         absent = _absent(store, key, others, wait_s, all_ranks)
-        names = ", ".join(map(str, absent))
-        text = absent and f"[Rank 0]: Ranks {names} failed to pass monitoredBarrier in {wait_ms}" or ""
+        names = ("Ranks " if all_ranks else "Rank ") + ", ".join(map(str, absent))
+        text = f"[Rank 0]: {names} failed to pass monitoredBarrier in {wait_ms}" if absent else ""
+        if wait_s <= 0:
+            text = f"[Rank 0]: Rank 0 timed out in monitoredBarrier after {wait_ms}"
         store.set(f"{key}/all", text.encode())
         # The store may end with this process, so the others read first.
         _absent(store, f"{key}/seen", [other for other in others if store.check([f"{key}/{other}"])], wait_s, False)
@@ -27,11 +29,12 @@ def monitor(store: dist.Store, key: str, rank: int, size: int, wait_s: float, al
         store.set(f"{key}/{rank}", b"1")
         text = fetch(store, f"{key}/all", wait_s).decode()
         store.set(f"{key}/seen/{rank}", b"1")
-        return text
+        came = f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from"
+        return text and f"{came} rank 0, which says: {text}"
     except dist.DistNetworkError:
         return f"[Rank {rank}]: monitoredBarrier: the store has ended, as if rank 0 had"
     except dist.DistStoreError:
-        return f"[Rank {rank}]: Ranks 0 failed to pass monitoredBarrier in {wait_ms}"
+        return f"[Rank {rank}]: Rank 0 failed to pass monitoredBarrier in {wait_ms}"
 
 
 def _absent(store: dist.Store, key: str, ranks: Iterable[int], wait_s: float, all_ranks: bool) -> list[int]:
