@@ -33,7 +33,7 @@ from ._tensors import (
     spread,
     units,
 )
-from ._types import BITWISE, DTYPES, OPS, REDUCIBLE
+from ._types import DTYPES, OPS, REDUCIBLE
 from ._work import After, DoneWork, Flight, FlightWork, ManyWork, NumberedWork, Started, Waiter, for_caller
 
 RedOpType = dist.ReduceOp.RedOpType
@@ -541,8 +541,8 @@ class Collectives:
         self._timeout_s = self._wait_s if self._wait_s * 1000 < self._job.timeout_ms else None
         if self._wait_s * 1000 > self._job.timeout_ms and timeout != dist.distributed_c10d.default_pg_timeout:
             warnings.warn(
-                f"accel: the timeout of this group is {self._wait_s:.0f} s, but calls end after that of the default group, "
-                f"{self._job.timeout_ms / 1000:.0f} s",
+                f"accel: the timeout of this group is {self._wait_s:.0f} s, but calls end after that of the default "
+                f"group, {self._job.timeout_ms / 1000:.0f} s",
                 stacklevel=2,
             )
 

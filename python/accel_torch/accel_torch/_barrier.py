@@ -10,6 +10,8 @@ import torch.distributed as dist
 
 from ._lane import fetch
 
+_LONGER_S = 1.0  # than rank 0, which says after its own time who is missing
+
 
 def monitor(store: dist.Store, key: str, rank: int, size: int, wait_s: float, all_ranks: bool) -> str:
     """Meet.  all_ranks: name all who do not come, not only the first.  @return what went wrong, or "" """
@@ -23,18 +25,20 @@ def monitor(store: dist.Store, key: str, rank: int, size: int, wait_s: float, al
             text = f"[Rank 0]: Rank 0 timed out in monitoredBarrier after {wait_ms}"
         store.set(f"{key}/all", text.encode())
         # The store may end with this process, so the others read first.
-        _absent(store, f"{key}/seen", [other for other in others if store.check([f"{key}/{other}"])], wait_s, False)
+        here = [other for other in others if store.check([f"{key}/{other}"])]
+        _absent(store, f"{key}/seen", here, wait_s, False)
         return text
+    came = f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from "
+    came += "rank 0"
     try:
         store.set(f"{key}/{rank}", b"1")
-        text = fetch(store, f"{key}/all", wait_s).decode()
+        text = fetch(store, f"{key}/all", wait_s + _LONGER_S).decode()
         store.set(f"{key}/seen/{rank}", b"1")
-        came = f"Rank {rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from"
-        return text and f"{came} rank 0, which says: {text}"
+        return text and f"{came}, which says: {text}"
     except dist.DistNetworkError:
-        return f"[Rank {rank}]: monitoredBarrier: the store has ended, as if rank 0 had"
+        return f"{came}: the store has ended, as if rank 0 had"
     except dist.DistStoreError:
-        return f"[Rank {rank}]: Rank 0 failed to pass monitoredBarrier in {wait_ms}"
+        return f"{came} in {wait_ms}"
 
 
 def _absent(store: dist.Store, key: str, ranks: Iterable[int], wait_s: float, all_ranks: bool) -> list[int]:

@@ -2,9 +2,9 @@
 """Messages between two ranks.
 
 Each pair of ranks has two lanes for each direction, whose communicators have these two members.  One is for messages
-with tag 0, each of which is a broadcast.  On the other, a message is a broadcast of its envelope and one of its elements,
-and the receiver keeps messages whose tags no call has asked for yet: so messages of different tags do not wait for each
-other, however many tags there are.  Both directions work at the same time.
+with tag 0, each of which is a broadcast.  On the other, a message is a broadcast of its envelope and one of its
+elements, and the receiver keeps messages whose tags no call has asked for yet: so messages of different tags do not
+wait for each other, however many tags there are.  Both directions work at the same time.
 
 A receiver from any rank must know who sends.  A sender whose message has not been received for some milliseconds says
 so in the store of the group; the receiver looks there.
@@ -88,9 +88,8 @@ class _Receipt(Task):
         what, theirs, mine = "counts", envelope.count, count
         if envelope.dtype != dtype:
             what, theirs, mine = "types (enum accel_dtype)", envelope.dtype, dtype
-        return AccelError(
-            PEER, f"{what} of a message with tag {envelope.tag} differ: {theirs} sent at {envelope.site}, {mine} at {own}"
-        )
+        which = f"{what} of a message with tag {envelope.tag}"
+        return AccelError(PEER, f"{which} differ: {theirs} sent at {envelope.site}, {mine} at {own}")
 
 
 class _Inbox:

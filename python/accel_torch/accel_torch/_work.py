@@ -86,8 +86,8 @@ class Flight:
         return self.tensors
 
     def get_future(self) -> torch.futures.Future[Any]:
-        """The outcome, as what then() returns: set_exception() would give C++, such as DDP's reducer, the exception as a
-        value, and it crashes.
+        """The outcome, as what then() returns: set_exception() would give C++, such as DDP's reducer, the exception as
+        a value, and it crashes.
         """
         gate: torch.futures.Future[Any] = torch.futures.Future()
         outcome = gate.then(self._outcome)
@@ -102,7 +102,7 @@ class Flight:
         return outcome
 
     def poll(self, deadline: Optional[float] = None, text: str = "") -> None:
-        """Wait until it is over, or raise AccelError at `deadline`, in the time of time.monotonic(); it goes on then."""
+        """Wait until it is over, or raise AccelError at `deadline` of time.monotonic(); it goes on then."""
         pause = 1e-5
         while not self.is_over():
             if deadline is not None and time.monotonic() >= deadline:
