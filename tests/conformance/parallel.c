@@ -441,6 +441,48 @@ check_halfway (const char *load, const char *save)
     accel_model_destroy (net.model);
 }
 
+/* Processes that divide tensors get the same samples, whatever each has drawn before, and schedules advance by batches. */
+static void
+check_orders (void)
+{
+    const struct accel_scheduler_options warmup = { .schedule = ACCEL_SCHEDULE_CONSTANT, .warmup_steps = 100 };
+    struct accel_optimizer *optimizer;
+    struct accel_scheduler *scheduler;
+    struct accel_loader *loader;
+    TRY (accel_set_seed (acc, 5, true, &err)); /* another one on each process */
+    make_net (ACCEL_FLOAT32, true);
+    const int dp = size / accel_comm_size (net.tp);
+    TRY (accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 }, &err));
+    TRY (accel_scheduler_create (&scheduler, optimizer, &warmup, &err));
+    for (int synchronized = 0; synchronized < 2; synchronized++) {
+        const struct accel_loader_options options
+            = { .batch_size = 2, .shuffle = true, .random_sampler = true, .synchronize_rng = synchronized };
+        TRY (accel_loader_create (&loader, &samples, &options, &err));
+        if (synchronized)
+            TRY (accel_prepare (acc, &err, loader));
+        else
+            TRY (accel_prepare (acc, &err, net.model, optimizer, scheduler, loader));
+        for (bool is_first = !synchronized; next_batch (loader); is_first = false) {
+            int32_t tokens[2] = { net.tokens[0], net.tokens[1] };
+            TRY (accel_comm_broadcast (net.tp, tokens, 2, ACCEL_INT32, 0, &err));
+            check (tokens[0] == net.tokens[0] && tokens[1] == net.tokens[1], "tokens %d %d, but %d %d in rank 0 of the row",
+                   net.tokens[0], net.tokens[1], tokens[0], tokens[1]);
+            if (!is_first)
+                continue;
+            TRY (accel_backward (acc, net.model, 0, pass, NULL, &err));
+            double before = accel_optimizer_lr (optimizer);
+            TRY (accel_optimizer_step (optimizer, &err));
+            TRY (accel_scheduler_step (scheduler, &err));
+            double advance = 100 * (accel_optimizer_lr (optimizer) - before);
+            check (fabs (advance - dp) < 1e-6, "a schedule has advanced by %g steps, not %d", advance, dp);
+        }
+        accel_loader_destroy (loader);
+    }
+    accel_scheduler_destroy (scheduler);
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (net.model);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -457,6 +499,8 @@ main (int argc, char **argv)
     } else if (!strcmp (argv[1], "pairs")) {
         check_pairs ();
         check_losses ();
+    } else if (!strcmp (argv[1], "orders")) {
+        check_orders ();
     } else if (!strcmp (argv[1], "refused")) {
         check_refused ();
     } else if (argc == 5 && !strcmp (argv[1], "halfway")) {

@@ -42,6 +42,7 @@ while read -r count tp; do
         ranks 1 train 1 $steps bf16 grid$count.$tp.bf16 alone$count.$tp >log && same grid$count.$tp.bf16 alone$count.$tp'
     test_expect_success "parts that are joined and cut, and losses of logits in parts: $count processes, $tp" '
         ranks $count pairs $tp'
+    test_expect_success "orders of samples, and schedules: $count processes, $tp" 'ranks $count orders $tp'
 done <<'END'
 2 2
 4 4

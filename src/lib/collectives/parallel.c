@@ -215,6 +215,8 @@ accel_parallel_scatter (const struct accel_comm *comm, const DLTensor *from, con
                         struct accel_error *err)
 {
     struct cut cut;
+    if (!from || !to)
+        return accel_fail_null (err, __func__, from ? "to" : "from");
     enum accel_status status = make_cut (&cut, __func__, from, to, dim, comm ? accel_comm_size (comm) : 1,
                                          comm ? accel_comm_rank (comm) : 0, err);
     if (status)

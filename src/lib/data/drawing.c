@@ -25,7 +25,7 @@ enum accel_status
 drawing_make_persistent (struct accel_loader *loader, struct accel_error *err)
 {
     struct drawing *drawing = &loader->drawing;
-    if (!share_is_dealt (loader) || drawing->seeds || !drawing->sampler || !sampler_wants_generator (drawing->sampler))
+    if (!share_has_peers (loader) || drawing->seeds || !drawing->sampler || !sampler_wants_generator (drawing->sampler))
         return ACCEL_OK;
     uint64_t seed = (uint64_t) generator_random (accel_default_generator ());
     enum accel_status status = accel_generator_create (&drawing->persistent, seed, err);
@@ -73,7 +73,7 @@ drawing_seeds (const struct accel_loader *loader)
 static bool
 seeds_together (const struct accel_loader *loader)
 {
-    return loader->object.owner && share_is_dealt (loader) && loader->drawing.seeds;
+    return loader->object.owner && share_has_peers (loader) && loader->drawing.seeds;
 }
 
 enum accel_status
@@ -83,9 +83,10 @@ drawing_agree (struct accel_loader *loader, const struct comm_site *site, struct
     struct accel_generator *generator = drawing_generator (loader);
     enum accel_status status = ACCEL_OK;
     /* Not if an epoch continues: all ranks have continued from what they agreed on when it began. */
-    if (acc && loader->share.processes > 1 && loader->options.synchronize_rng && !loader->position.base_seed_drawn)
+    if (acc && (loader->share.processes > 1 || share_has_peers (loader)) && loader->options.synchronize_rng
+        && !loader->position.base_seed_drawn)
         status = accel_synchronize_rng_state_at (site->file, site->line, acc, NULL, err);
-    if (!status && acc && generator && share_is_dealt (loader))
+    if (!status && acc && generator && share_has_peers (loader))
         status = accel_synchronize_rng_state_at (site->file, site->line, acc, generator, err);
     if (status || !seeds_together (loader))
         return status;

@@ -307,7 +307,7 @@ loader_release (struct accel_loader *loader, struct accel_error *err)
 static void
 tell_peers (struct accel_loader *loader, const struct accel_error *cause)
 {
-    if (!loader->object.owner || !share_is_dealt (loader))
+    if (!loader->object.owner || !share_has_peers (loader))
         return;
     if (cause->code == ACCEL_ERR_TIMEOUT)
         comm_give_up (accel_world (loader->object.owner), cause->text);
@@ -380,7 +380,7 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
     uint64_t note = 0;
     if (loader->object.owner && comm_check_process (accel_world (loader->object.owner), &site, err))
         return false;
-    if (loader->object.owner && share_is_dealt (loader))
+    if (loader->object.owner && share_has_peers (loader))
         note = comm_note_begin (accel_world (loader->object.owner), &site, loader->pass.next);
     struct object *job = object_of_job (loader->object.owner);
     object_pin (job); /* reading and saving call functions of the program */

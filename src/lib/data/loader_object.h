@@ -180,6 +180,10 @@ uint64_t traits_order (const struct accel_loader *loader);
 /** Whether processes deal the data out among themselves, so that each reads, and fails to read, its own share. */
 bool share_is_dealt (const struct accel_loader *loader);
 
+/** Whether others read along, a share of their own or, in a row of tensor parallelism, the same: orders are agreed on,
+ * and who has no batch leaves others waiting. */
+bool share_has_peers (const struct accel_loader *loader);
+
 /** Whether the last round of the next pass is filled up. */
 bool share_is_even (const struct accel_loader *loader);
 

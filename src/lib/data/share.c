@@ -4,6 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
+#include "lib/collectives/parallel.h"
 #include "lib/data/loader_object.h"
 #include "lib/state/state_object.h"
 
@@ -11,6 +12,13 @@ bool
 share_is_dealt (const struct accel_loader *loader)
 {
     return loader->share.shard.processes > 1;
+}
+
+bool
+share_has_peers (const struct accel_loader *loader)
+{
+    const struct accel *acc = loader->object.owner;
+    return share_is_dealt (loader) || (acc && parallel_tensor_comm (acc));
 }
 
 bool

@@ -21,7 +21,7 @@ largest (const float *row, size_t columns)
 {
     float most = -INFINITY;
     for (size_t c = 0; c < columns; c++)
-        most = most >= row[c] ? most : row[c]; /* a NaN stays */
+        most = most >= row[c] ? most : row[c]; /* of a NaN, the sum becomes NaN */
     return most;
 }
 

@@ -441,8 +441,9 @@ reducer_end (struct accel_model *model, bool failed, struct accel_error *err)
         order_started (model, NULL);
         if (err)
             *err = reducer->error;
-        /* Gradients are checked in passes that are not averaged, too. */
-        if (peers || (reducer->checks && reducer->size > 1))
+        /* Gradients are checked in passes that are not averaged, too; in a row of tensor parallelism, others wait for
+         * sums of the program. */
+        if ((reducer->reduces || reducer->checks) && accel_num_processes (model->object.owner) > 1)
             comm_give_up (reducer->comm, reducer->error.text); /* does nothing if a peer failed */
         return reducer->error.code;
     }

@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/option.h"
+#include "lib/collectives/parallel.h"
 #include "lib/data/active.h"
 #include "lib/data/loader.h"
 #include "lib/kernels/arithmetic.h"
@@ -165,7 +166,7 @@ steps_once (const struct accel_scheduler *scheduler, const struct accel_loader *
 uint64_t
 scheduler_unit (const struct accel_scheduler *scheduler, const struct accel_loader *loader)
 {
-    return steps_once (scheduler, loader) ? 1 : (uint64_t) scheduler->object.owner->identity.world_size;
+    return steps_once (scheduler, loader) ? 1 : (uint64_t) parallel_data_size (scheduler->object.owner);
 }
 
 enum accel_status
