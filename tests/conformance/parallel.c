@@ -441,7 +441,7 @@ check_halfway (const char *load, const char *save)
     accel_model_destroy (net.model);
 }
 
-/* Processes that divide tensors get the same samples, whatever each has drawn before, and schedules advance by batches. */
+/* Processes that divide tensors get the same samples, whatever each has drawn before; schedules count batches. */
 static void
 check_orders (void)
 {
@@ -465,7 +465,7 @@ check_orders (void)
         for (bool is_first = !synchronized; next_batch (loader); is_first = false) {
             int32_t tokens[2] = { net.tokens[0], net.tokens[1] };
             TRY (accel_comm_broadcast (net.tp, tokens, 2, ACCEL_INT32, 0, &err));
-            check (tokens[0] == net.tokens[0] && tokens[1] == net.tokens[1], "tokens %d %d, but %d %d in rank 0 of the row",
+            check (tokens[0] == net.tokens[0] && tokens[1] == net.tokens[1], "tokens %d %d, but %d %d in its row",
                    net.tokens[0], net.tokens[1], tokens[0], tokens[1]);
             if (!is_first)
                 continue;

@@ -53,8 +53,8 @@ test_expect_success 'a spot notice of one machine' '
 stops_in_time () {
     of_second="--time_limit $1" && begin ./saves && have_saved "at the time limit" && all_clean host1 host2
 }
-test_expect_success 'SIGTERM to the launcher of one machine' '
-    of_second= && begin ./saves && on host2 pkill -TERM -x accelerate && wait_for test -s status.0 && wait_for test -s status.1 &&
+test_expect_success 'SIGTERM to the launcher of one machine, and then of the other' '
+    of_second= && begin ./saves && on host2 pkill -TERM -x accelerate && sleep 0.5 && on host1 pkill -TERM -x accelerate && wait_for test -s status.0 && wait_for test -s status.1 &&
     cat status.? err.? && ls saved.* && [ "$(cat status.0 status.1)" = "75
 143" ] && [ "$(find . -name "saved.*" | wc -l)" = 4 ] && grep -x "accelerate: ended by SIGTERM on host2" err.0 &&
     grep -x "accelerate: ended by SIGTERM" err.1 && all_clean host1 host2'

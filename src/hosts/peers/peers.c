@@ -74,7 +74,7 @@ static bool
 note_own (struct peers *peers, const struct job *job, bool own_is_over)
 {
     struct peers_machine *own = peers->own;
-    peers->has_stopped = peers->notice && job->end == JOB_STOPPED && (!job->signal || job->signal == SIGTERM);
+    peers->has_stopped = peers->notice && job->end == JOB_STOPPED && (!job->signal || job->has_asked);
     bool is_known = is_settled (job) && (own_is_over || !peers->has_stopped);
     bool has_failed = job->end != JOB_DONE && job->end != JOB_ELSEWHERE && !own->failed_ns && is_known;
     bool has_answer = peers->is_asked && job->end == JOB_ELSEWHERE && !own->has_answered && is_settled (job);

@@ -99,6 +99,7 @@ struct job {
     int64_t failed_ns; /* CLOCK_MONOTONIC; when the first failure was seen, or we were told to end; 0: neither */
     int ending;       /* ranks that were ending then, and have not been reaped: one of them may become first_failed */
     int signal;       /* of JOB_STOPPED; 0: the launcher was killed, by an unknown signal, unless there is a reason: */
+    bool has_asked;   /* ranks have been asked to stop through the job segment, instead of by that signal */
     const char *stop_reason; /* of JOB_STOPPED without a signal to us: "at the time limit"; NULL: none; static, or: */
     char notice[PLAN_NOTICE_BYTES];
     int status;       /* of JOB_ELSEWHERE */

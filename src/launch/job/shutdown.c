@@ -271,7 +271,7 @@ shutdown_note_agreed (struct supervisor *supervisor)
     if (job->end == JOB_DONE && has_agreed) {
         job->end = JOB_STOPPED;
         job->stop_reason = "as a signal to a rank asked";
-    } else if (job->end == JOB_STOPPED && supervisor->has_asked && !has_agreed && all_succeeded) {
+    } else if (job->end == JOB_STOPPED && job->has_asked && !has_agreed && all_succeeded) {
         job->end = JOB_DONE; /* what was asked came after their last step */
         job->signal = 0;
         job->stop_reason = NULL;
@@ -368,8 +368,8 @@ stop_job (struct supervisor *supervisor, int signal, bool of_terminal)
         note_ending (job);
     if (job->end == JOB_DONE || (job->end == JOB_FAILED && of_terminal && died_of (job, signal)))
         set_stopped (job, signal);
-    supervisor->has_asked = signal == SIGTERM && request_raise (job, JOBSEG_SAVE | JOBSEG_STOP);
-    stop_ranks (supervisor, supervisor->has_asked ? 0 : signal, of_terminal);
+    job->has_asked = signal == SIGTERM && request_raise (job, JOBSEG_SAVE | JOBSEG_STOP);
+    stop_ranks (supervisor, job->has_asked ? 0 : signal, of_terminal);
 }
 
 void
@@ -386,6 +386,8 @@ static void
 end_job (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     struct job *job = supervisor->job;
+    bool is_repeated = supervisor->is_signalled || signal != SIGTERM;
+    supervisor->is_signalled = true;
     if (!supervisor->stop_ms && supervisor->phase <= PHASE_TERMINAL)
         stop_job (supervisor, signal, of_terminal);
     else if (!supervisor->stop_ms) {
@@ -394,7 +396,9 @@ end_job (struct supervisor *supervisor, int signal, bool of_terminal)
         supervisor->stop_ms = clock_ms ();
         supervisor->stop_signal = signal;
         supervisor->is_impatient = true;
-    } else if (clock_ms () - supervisor->stop_ms > REPEAT_MS && (signal == SIGINT || signal == SIGTERM)) {
+    } else if (!is_repeated)
+        supervisor->stop_ms = clock_ms (); /* the ranks are saving already, for another reason: this repeats nothing */
+    else if (clock_ms () - supervisor->stop_ms > REPEAT_MS && (signal == SIGINT || signal == SIGTERM)) {
         supervisor->stop_signal = signal;
         supervisor->is_impatient = true;
         shutdown_kill_ranks (supervisor);

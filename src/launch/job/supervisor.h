@@ -45,7 +45,7 @@ struct supervisor {
     bool file_stays;        /* it has asked, but could not be removed */
     int64_t stop_ms;        /* when the first signal to stop came; 0: none did */
     int stop_signal;        /* the last such signal; 0 */
-    bool has_asked;         /* ranks have been asked to stop through the job segment, instead of by that signal */
+    bool is_signalled;      /* a signal that ends the job has come: the next one is a repetition */
     bool is_impatient;      /* with that signal the user asks for an immediate end */
     bool guardian_is_lost;
     bool sink_is_watched[JOB_STREAMS];

@@ -338,7 +338,7 @@ cut_norms (struct accel_model *model, const struct comm_site *site, double p, st
     for (size_t i = 0; i < model->count && !status; i++) {
         if (!model_is_trained (model, i))
             continue;
-        /* Of whole gradients, which each column of the grid has averaged, the first's: others' may have other last bits. */
+        /* Whole gradients are averaged by each column of the grid, and may differ in their last bits: the first's. */
         model->host_norms[next] = cut_has (model, i) ? join_norms (all + next, count, model->tp_size, p) : all[next];
         next++;
     }
