@@ -15,9 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-enum { BLOCK = 1 << 20 };
+/* A smaller piece saves nothing that is worth a mapping, of which the kernel has a limited number for each process. */
+enum { BLOCK = 1 << 20, PIECE_LEAST = 64 << 10 };
 
 /* Whole pages that are mapped from the file. */
 struct piece {
@@ -49,7 +51,7 @@ make_pieces (struct memory_file *file, const struct memory_range *ranges, size_t
     for (size_t i = 0; file->pieces && i < count; i++) {
         uintptr_t begin = ((uintptr_t) ranges[i].memory + page - 1) / page * page;
         uintptr_t end = ((uintptr_t) ranges[i].memory + ranges[i].bytes) / page * page;
-        if (begin >= end)
+        if (end < begin + PIECE_LEAST)
             continue;
         file->pieces[file->count++] = (struct piece){ (char *) begin, end - begin, file->bytes };
         file->bytes += (off_t) (end - begin);
@@ -99,29 +101,33 @@ write_all (int fd, const struct piece *piece)
     return 0;
 }
 
-static void
-read_all (int fd, const struct piece *piece)
+static bool
+read_all (int fd, const struct piece *piece, char *memory)
 {
     for (size_t at = 0; at < piece->bytes;) {
-        ssize_t count = pread (fd, piece->begin + at, piece->bytes - at, piece->offset + (off_t) at);
+        ssize_t count = pread (fd, memory + at, piece->bytes - at, piece->offset + (off_t) at);
         if (!count || (count < 0 && errno != EINTR))
-            return;
+            return false;
         at += count > 0 ? (size_t) count : 0;
     }
+    return true;
 }
 
+/* New memory takes the place of a piece when it has all that is to be there.  If that fails the piece stays mapped,
+ * until the process ends. */
 static void
 take_back (struct memory_file *file, size_t count, bool keeps)
 {
     for (size_t i = 0; i < count; i++) {
         const struct piece *piece = &file->pieces[i];
-        void *memory = mmap (piece->begin, piece->bytes, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-        if (memory == MAP_FAILED) /* it stays what it is, until the process ends */
+        void *memory = mmap (NULL, piece->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                             -1, 0);
+        if (memory == MAP_FAILED)
             continue;
-        memory_use_small_pages (piece->begin, piece->bytes);
-        if (keeps)
-            read_all (file->fd, piece);
+        memory_use_small_pages (memory, piece->bytes);
+        if ((keeps && !read_all (file->fd, piece, memory))
+            || mremap (memory, piece->bytes, piece->bytes, MREMAP_MAYMOVE | MREMAP_FIXED, piece->begin) == MAP_FAILED)
+            munmap (memory, piece->bytes);
     }
 }
 
@@ -134,16 +140,27 @@ destroy (struct memory_file *file)
     free (file);
 }
 
+/* @return an errno.  Beyond the limit for files, SIGXFSZ would end the process. */
 static int
-move (struct memory_file *file, const char *folder, struct fail *fail)
+reserve (const struct memory_file *file)
 {
+    struct rlimit limit;
     int number;
-    file->fd = open_unnamed (folder);
-    if (file->fd < 0)
-        return fail_set (fail, FAIL_GENERAL, "cannot make a file in '%.500s': %s", folder, strerror (errno));
+    if (!getrlimit (RLIMIT_FSIZE, &limit) && limit.rlim_cur < (rlim_t) file->bytes)
+        return EFBIG;
     do
         number = posix_fallocate (file->fd, 0, file->bytes);
     while (number == EINTR);
+    return number;
+}
+
+static int
+move (struct memory_file *file, const char *folder, struct fail *fail)
+{
+    file->fd = open_unnamed (folder);
+    if (file->fd < 0)
+        return fail_set (fail, FAIL_GENERAL, "cannot make a file in '%.500s': %s", folder, strerror (errno));
+    int number = reserve (file);
     if (number)
         return fail_set (fail, FAIL_GENERAL, "cannot reserve %lld bytes in '%.500s': %s", (long long) file->bytes,
                          folder, strerror (number));

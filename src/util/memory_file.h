@@ -20,16 +20,17 @@ struct memory_range {
 struct memory_file;
 
 /**
- * Move the whole pages of some ranges, which do not overlap, to a new file in @p folder.
+ * Move the whole pages of some ranges, which do not overlap, to a new file in @p folder.  Ranges with less than 64 KiB
+ * of whole pages stay where they are.
  *
- * @param[out] file  NULL: they have no whole page
+ * @param[out] file  NULL: all of them do
  * @return 0; -1: nothing has moved
  */
 int memory_file_create (struct memory_file **file, const char *folder, const struct memory_range *ranges, size_t count,
                         struct fail *fail);
 
-/** The memory is as before, with its contents if @p keeps, else with zeros.  What cannot be read is zeros, too.
- *  Accepts NULL. */
+/** The memory is as before, with its contents if @p keeps, else with zeros.  A range that cannot be read, or for which
+ *  there is no memory, stays mapped with its contents.  Accepts NULL. */
 void memory_file_end (struct memory_file *file, bool keeps);
 
 /** Of what is in @p file of a range: start to write it, or write it and give its pages back.  Any thread may do so,

@@ -20,10 +20,12 @@
 #include "lib/base/sized.h"
 #include "lib/base/tensor.h"
 #include "lib/comm/coalesce.h"
+#include "lib/comm/comm_private.h"
 #include "lib/kernels/dtypes.h"
 #include "lib/state/state_object.h"
 #include "util/envnames.h"
 #include "util/memory.h"
+#include "util/memory_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +69,7 @@ sharding_discard (struct accel_model *model)
 /* ---- accel_prepare() ---- */
 
 static const char why_not_joined[] = "models cannot be sharded between accel_join_uneven_inputs and accel_join_end";
+static const char why_not_device[] = "only models in host memory can be sharded, and this one is on a GPU";
 
 static const char *
 why_not (const struct accel_model *model, const struct accel *acc)
@@ -76,7 +79,7 @@ why_not (const struct accel_model *model, const struct accel *acc)
     if (join_steps (acc))
         return why_not_joined;
     if (!memory_of (model->target)->create_sparse)
-        return "only models in host memory can be sharded, and this one is on a GPU";
+        return why_not_device;
     for (size_t i = 0; i < model->count; i++)
         if (model_is_trained (model, i) && dtype_is_scaled (accel_dtype_from_dl (model->parameters[i].data->dtype)))
             return "8-bit parameters cannot be sharded: the scale of each is that of all of its elements";
@@ -118,8 +121,9 @@ begin (struct accel_model *model, struct accel *acc, const struct comm_site *sit
     if (sharding_is_on (model)) {
         model->widened = false; /* no process has whole masters, but all have the parameters */
         model->sharding.replica = plan.replica;
-        if (join_steps (acc))
-            return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s", why_not_joined);
+        if (join_steps (acc) || !memory_of (model->target)->create_sparse)
+            return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s",
+                               join_steps (acc) ? why_not_joined : why_not_device);
         if (plan.why_not || model->sharding.size != plan.size || model->sharding.rank != plan.rank)
             return accel_fail (err, ACCEL_ERR_INVALID,
                                "accel_prepare: the states of the model's optimizers are divided among %d processes, of "
@@ -147,8 +151,12 @@ sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_
     if (!status && sharding_is_on (model))
         status = sharding_make_groups (model, acc, site, err);
     if (!status && sharding_has_parameters (model) && !model->sharding.shares
-        && offload_of_parameters (model) == ACCEL_OFFLOAD_NVME)
-        return shared_begin_alone (model, err);
+        && offload_of_parameters (model) == ACCEL_OFFLOAD_NVME) {
+        status = shared_begin_alone (model, err);
+        if (status)
+            comm_give_up (accel_world (acc), "cannot allocate memory for the parameters of a model");
+        return status;
+    }
     if (status || !sharding_is_on (model) || !model->sharding.shares)
         return status;
     status = shared_begin (model, acc, site, err);
@@ -380,7 +388,11 @@ sharding_collect_masters (struct accel_model *model, const struct comm_site *sit
 void
 sharding_end_collect_masters (const struct accel_model *model)
 {
-    for (size_t i = 0; i < model->count; i++)
-        if (has_master (model, i))
-            sharding_discard_others (model, i, model->trained[i].data->data, sizeof (float));
+    for (size_t i = 0; i < model->count; i++) {
+        const DLTensor *master = model->trained[i].data;
+        if (!has_master (model, i))
+            continue;
+        sharding_discard_others (model, i, master->data, sizeof (float));
+        memory_file_release (model->sharding.masters_file, master->data, accel_tensor_count (master) * sizeof (float));
+    }
 }

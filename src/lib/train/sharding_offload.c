@@ -145,6 +145,15 @@ agree (struct accel *acc, const struct comm_site *site, const char *why, struct 
     return status ? status : accel_fail (err, ACCEL_ERR_SYSTEM, "accel_prepare: rank %d: %s", (int) worst, text);
 }
 
+static bool
+has_files (const struct accel_model *model)
+{
+    bool found = model->sharding.masters_file;
+    for (const struct accel_optimizer *of = model->optimizers; of && !found; of = of->beside)
+        found = of->state_file;
+    return found;
+}
+
 enum accel_status
 offload_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
@@ -152,7 +161,7 @@ offload_begin (struct accel_model *model, struct accel *acc, const struct comm_s
     struct fail fail = { 0 };
     bool may = model->memory->create_sparse && memory_of (model->target)->create_sparse;
     if (!may && (model->sharding.offload_optimizer > ACCEL_OFFLOAD_NONE
-                 || model->sharding.offload_param > ACCEL_OFFLOAD_NONE))
+                 || model->sharding.offload_param > ACCEL_OFFLOAD_NONE || has_files (model)))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                            "accel_prepare: only models in host memory can be offloaded, and this one is on a GPU");
     if (may && (states == ACCEL_OFFLOAD_CPU || parameters == ACCEL_OFFLOAD_CPU))

@@ -228,10 +228,12 @@ accel_model_set_tensor_parallel_sized (size_t row_size, struct accel_model *mode
     const struct accel_partition *own = SIZED_ARRAY (rows, row_size, count, room, &status, err);
     if (status)
         return status;
-    if (model->object.owner || model->optimizers || model->cuts || sharding_is_on (model))
+    bool is_offloaded = model->sharding.masters_file;
+    if (model->object.owner || model->optimizers || model->cuts || sharding_is_on (model) || is_offloaded)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: the model %s", function,
                            model->object.owner ? "is already prepared"
                            : model->optimizers ? "already has an optimizer"
+                           : is_offloaded      ? "has been offloaded"
                                                : "has already been divided");
     const struct accel_comm *comm = parallel_tensor_comm (acc);
     int size = comm ? accel_comm_size (comm) : 1;

@@ -7,15 +7,17 @@
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 #include "tests/slow.h"
+#include "util/memory_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { PARAMETERS = 4, STEPS = 3, PAGE = 4096 };
 
 /* Many pages, with and without a rest; less than a page. */
-static const int64_t shapes[PARAMETERS] = { 60000, 40001, 7, 300000 };
+static const int64_t shapes[PARAMETERS] = { 120000, 100001, 7, 300000 };
 
 struct way {
     const char *name;
@@ -31,13 +33,15 @@ static struct accel_error err;
 
 /* ---- what the system does ---- */
 
-static bool is_full, is_broken;
+static bool is_full, is_broken, is_unreadable;
 
 #pragma GCC visibility push(default)
 int __real_posix_fallocate (int fd, off_t offset, off_t length);
 int __wrap_posix_fallocate (int fd, off_t offset, off_t length);
 int __real_sync_file_range (int fd, off_t offset, off_t length, unsigned flags);
 int __wrap_sync_file_range (int fd, off_t offset, off_t length, unsigned flags);
+ssize_t __real_pread (int fd, void *memory, size_t bytes, off_t offset);
+ssize_t __wrap_pread (int fd, void *memory, size_t bytes, off_t offset);
 
 int
 __wrap_posix_fallocate (int fd, off_t offset, off_t length)
@@ -50,6 +54,13 @@ __wrap_sync_file_range (int fd, off_t offset, off_t length, unsigned flags)
 {
     errno = EIO;
     return is_broken ? -1 : __real_sync_file_range (fd, offset, length, flags);
+}
+
+ssize_t
+__wrap_pread (int fd, void *memory, size_t bytes, off_t offset)
+{
+    errno = EIO;
+    return is_unreadable ? -1 : __real_pread (fd, memory, bytes, offset);
 }
 #pragma GCC visibility pop
 
@@ -223,6 +234,15 @@ save (struct net *net, const char *name)
     rank_must (accel_save_state (net->acc, path, &err), &err);
 }
 
+static void
+save_masters (struct net *net)
+{
+    const struct accel_save_model_options options = { .precision = ACCEL_SAVE_MASTERS };
+    char path[512];
+    snprintf (path, sizeof path, "%s/masters", scratch_folder ());
+    rank_must (accel_save_model (net->acc, net->model, path, &options, &err), &err);
+}
+
 /* Unwrapped, and prepared again, it goes on as the other one. */
 static void
 side_by_side (struct accel *acc)
@@ -242,6 +262,8 @@ side_by_side (struct accel *acc)
         check_memory (&net, "after a step");
         compare (&plain, &net);
     }
+    save_masters (&net);
+    check_memory (&net, "after a save of masters");
     rank_must (accel_unwrap_model (acc, plain.model, &err), &err);
     rank_must (accel_unwrap_model (acc, net.model, &err), &err);
     right (!net.model->sharding.parameters_file, "parameters are still in a file");
@@ -390,7 +412,52 @@ bound_step (struct accel *acc)
     accel_model_destroy (model);
 }
 
+/* ---- ranges ---- */
+
+enum { SMALL = 15 * PAGE, WHOLE = 16 * PAGE };
+
+static bool cannot_read;
+
+/* Between two ranges that move lies one that is too small to.  What cannot be read again stays. */
+static void
+move_ranges (struct accel *acc)
+{
+    struct fail fail = { 0 };
+    struct memory_file *file = NULL;
+    size_t bytes = 2 * WHOLE + SMALL;
+    unsigned char *memory = aligned_alloc (PAGE, bytes);
+    right (memory, "aligned_alloc");
+    const struct memory_range ranges[]
+        = { { memory, WHOLE }, { memory + WHOLE, SMALL }, { memory + WHOLE + SMALL, WHOLE } };
+    (void) acc;
+    for (size_t i = 0; memory && i < bytes; i++)
+        memory[i] = (unsigned char) (i % 251);
+    right (!memory_file_create (&file, folder (), &ranges[1], 1, &fail) && !file, "a small range has moved");
+    right (!memory_file_create (&file, folder (), ranges, 3, &fail) && file, "%s", fail.text);
+    memory_file_release (file, memory, bytes);
+    size_t has = mapped (memory, bytes);
+    right (has == SMALL, "%zu bytes are mapped", has);
+    is_unreadable = cannot_read;
+    memory_file_end (file, true);
+    is_unreadable = false;
+    for (size_t i = 0; memory && i < bytes; i++)
+        right (memory[i] == i % 251, "byte %zu is %d", i, memory[i]);
+    free (memory);
+}
+
 /* ---- what fails ---- */
+
+enum { FILE_LIMIT = 1 << 20 };
+
+/* Infinity: what it may be at most. */
+static void
+set_file_limit (rlim_t bytes)
+{
+    struct rlimit limit;
+    right (!getrlimit (RLIMIT_FSIZE, &limit), "getrlimit");
+    limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+    right (!setrlimit (RLIMIT_FSIZE, &limit), "setrlimit");
+}
 
 static void
 fail_to_prepare (struct accel *acc)
@@ -411,6 +478,9 @@ fail_to_prepare (struct accel *acc)
     is_full = accel_process_index (acc) == 1;
     rank_fails (accel_prepare (acc, &err, net.model), ACCEL_ERR_SYSTEM, &err, "rank 1: cannot reserve");
     is_full = false;
+    set_file_limit (accel_process_index (acc) == 1 ? FILE_LIMIT : RLIM_INFINITY);
+    rank_fails (accel_prepare (acc, &err, net.model, net.optimizer), ACCEL_ERR_SYSTEM, &err, "File too large");
+    set_file_limit (RLIM_INFINITY);
     right (!net.model->object.owner && net.model->sharding.size == 0, "it is prepared all the same");
     rank_must (accel_prepare (acc, &err, net.model, net.optimizer), &err);
     train (&net, 1);
@@ -490,6 +560,9 @@ main (void)
         as_ranks (1, "a large step", bound_step);
     way = &ways[3];
     as_ranks (2, "what fails", fail_to_prepare);
+    as_ranks (1, "small and large ranges", move_ranges);
+    cannot_read = true;
+    as_ranks (1, "ranges that cannot be read", move_ranges);
     test_launcher ();
     return done_testing ();
 }
