@@ -232,9 +232,11 @@ sharding_norms (struct accel_model *model, const struct comm_site *site, double 
 void
 sharding_zero_gradients (struct accel_optimizer *optimizer)
 {
-    const struct accel_model *model = optimizer->model;
+    struct accel_model *model = optimizer->model;
+    bool has_all = true;
     for (size_t i = 0; i < model->count; i++) {
         struct stretch own[STRETCHES];
+        has_all = has_all && (!model_is_trained (model, i) || optimizer_group_at (optimizer, i));
         if (!optimizer_group_at (optimizer, i) || !model->parameters[i].grad->data)
             continue;
         sharding_gradient_stretches (model, i, own);
@@ -244,6 +246,8 @@ sharding_zero_gradients (struct accel_optimizer *optimizer)
         if (!model->sharding.reduced)
             forget_others (model, i);
     }
+    if (has_all) /* zeros are sums as well as averages: the next pass need not open them */
+        model->sharding.reduced = false;
 }
 
 void

@@ -9,6 +9,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
+#include "lib/comm/comm_private.h"
 #include "lib/state/state_object.h"
 #include "util/cleanup.h"
 #include "util/memory.h"
@@ -191,8 +192,10 @@ shared_begin (struct accel_model *model, struct accel *acc, const struct comm_si
     struct shared_parameters *shared = &model->shared;
     struct accel_comm *comm = sharding_comm (model, acc);
     size_t bytes = note_places (model);
-    if (!bytes)
+    if (!bytes) {
+        comm_give_up (accel_world (acc), "cannot allocate memory for the parameters of a model");
         return accel_fail_nomem (err);
+    }
     enum accel_status status = map_together (acc, comm, site, !shared_overlaps (model), bytes, &shared->memory, err);
     if (status || !shared->memory) {
         release (shared);

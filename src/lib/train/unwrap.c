@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "lib/base/error.h"
+#include "lib/comm/comm_private.h"
 #include "lib/train/model_device.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/sharding.h"
@@ -79,14 +80,16 @@ accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_e
     enum accel_status status = model_check_owner (__func__, acc, model, err);
     if (!status && model->reducer->open)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_unwrap_model: the model is in a backward pass");
-    if (!status) /* the next accel_prepare() starts from the parameters of rank 0 */
-        status = sharding_summon (model, &site, err);
     if (status)
         return status;
-    status = keep_gradients (model, err);
+    status = sharding_summon (model, &site, err); /* the next accel_prepare() starts from the parameters of rank 0 */
+    if (!status)
+        status = keep_gradients (model, err);
     if (!status && model->placement)
         status = model_fetch (model, err);
     if (status) {
+        if (model->sharding.layers) /* the others do not have this model any longer */
+            comm_give_up (accel_world (acc), "it could not unwrap a model");
         sharding_dismiss (model);
         drop_kept (model);
         return status;

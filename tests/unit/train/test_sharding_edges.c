@@ -261,20 +261,28 @@ add_half (void *user, float scale, struct accel_error *error)
     return ACCEL_OK;
 }
 
+/* Of one parameter, whose gradient is @grad. */
+static struct accel_model *
+make_half (DLTensor *data, DLTensor *grad)
+{
+    static int64_t shape[] = { ROWS };
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_SHARD_GRAD_OP };
+    struct accel_parameter parameter = { "w", data, grad };
+    struct accel_model *model;
+    *data = *grad = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                                .dtype = accel_dtype_to_dl (ACCEL_FLOAT16) };
+    rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
+    rank_must (accel_model_set_sharding (model, &sharding, &err), &err);
+    return model;
+}
+
 /* Four times the average of the first pass is more than float16 has. */
 static void
 add_to_large (struct accel *acc)
 {
-    static int64_t shape[] = { ROWS };
-    DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
-                      .dtype = accel_dtype_to_dl (ACCEL_FLOAT16) };
-    DLTensor grad = data;
-    struct accel_parameter parameter = { "w", &data, &grad };
-    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_SHARD_GRAD_OP };
-    struct accel_model *model;
+    DLTensor data, grad;
     struct stretch own[STRETCHES];
-    rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
-    rank_must (accel_model_set_sharding (model, &sharding, &err), &err);
+    struct accel_model *model = make_half (&data, &grad);
     rank_must (accel_prepare (acc, &err, model), &err);
     for (int pass = 0; pass < 2; pass++)
         rank_must (accel_backward (acc, model, 0, add_half, &grad, &err), &err);
@@ -284,6 +292,36 @@ add_to_large (struct accel *acc)
             uint16_t bits = ((uint16_t *) grad.data)[i];
             right (bits == HALF_20992, "element %zu of a gradient has the bits %x", i, bits);
         }
+    accel_model_destroy (model);
+}
+
+static enum accel_status
+look_at_half (void *user, float scale, struct accel_error *error)
+{
+    const DLTensor *grad = user;
+    size_t has = resident (grad->data, ROWS * sizeof (uint16_t));
+    (void) scale, (void) error;
+    right (has <= ROWS * sizeof (uint16_t) / 2 + 2 * PAGE, "a pass begins with %zu bytes of a gradient", has);
+    memset (grad->data, 0, ROWS * sizeof (uint16_t));
+    return ACCEL_OK;
+}
+
+/* Gradients that an optimizer has made zero need not be whole again for the next pass. */
+static void
+zero_half (struct accel *acc)
+{
+    const struct accel_optimizer_options options = { .lr = 0.01 };
+    DLTensor data, grad;
+    struct accel_optimizer *optimizer;
+    struct accel_model *model = make_half (&data, &grad);
+    rank_must (accel_optimizer_create (&optimizer, model, ACCEL_SGD, &options, &err), &err);
+    rank_must (accel_prepare (acc, &err, model, optimizer), &err);
+    for (int step = 0; step < 3; step++) {
+        rank_must (accel_optimizer_zero_grad (optimizer, &err), &err);
+        rank_must (accel_backward (acc, model, 0, look_at_half, &grad, &err), &err);
+        rank_must (accel_optimizer_step (optimizer, &err), &err);
+    }
+    accel_optimizer_destroy (optimizer);
     accel_model_destroy (model);
 }
 
@@ -299,5 +337,6 @@ main (void)
     as_ranks (2, "states of a custom optimizer", keep_custom);
     as_ranks (2, "initializers of a sharded model", refuse_initialize);
     as_ranks (4, "passes that add to large float16 averages", add_to_large);
+    as_ranks (2, "passes after float16 averages became zero", zero_half);
     return done_testing ();
 }
