@@ -45,7 +45,7 @@ struct accel_partition {
  * @param rows   [count]
  * @retval ACCEL_ERR_INVALID      a row that matches no parameter, a dimension that the parameter does not have, or that
  *                                cannot be cut into equal parts; the model is prepared, has an optimizer, or has been
- *                                cut
+ *                                cut or offloaded
  * @retval ACCEL_ERR_UNSUPPORTED  an 8-bit parameter that is trained: its scale is that of all elements; or one whose
  *                                memory is another parameter's, too
  * @retval ACCEL_ERR_NOMEM        the model can only be destroyed
