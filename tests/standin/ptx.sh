@@ -72,7 +72,7 @@ if [ -f "$builddir/src/cuda/accel_device_cuda.so" ] && [ -x "$builddir/tests/sta
         umask 022 && mkdir engines && cp "$builddir/src/cuda/accel_device_cuda.so" engines &&
         ACCEL_ENGINE_PATH=$scratch/engines emulated "$builddir/tests/standin/gpu" >out && ! grep -v "^ok" out | grep -v "^1\.\."'
     test_expect_success 'so do steps over many parameters at once' '
-        ACCEL_ENGINE_PATH=$scratch/engines emulated "$builddir/tests/standin/launches" >out && test "$(grep -c ^ok out)" -eq 28'
+        ACCEL_ENGINE_PATH=$scratch/engines emulated "$builddir/tests/standin/launches" >out && ! grep -v "^ok" out | grep -v "^1\.\."'
 else
     test_skip 'digits are learnt by the module of nvcc' 'it was not built'
 fi
