@@ -125,6 +125,7 @@ test_destroyed_in_use (struct accel *acc)
             while (!waits (&others[i]))
                 sched_yield ();
         }
+        rank_must (accel_comm_barrier (accel_world (acc), &err), &err);
         accel_comm_abort (group, "the test gives up");
         accel_comm_destroy (group);
         right (!atomic_load (&group->inside), "a group has ended with a thread inside");
@@ -135,7 +136,8 @@ test_destroyed_in_use (struct accel *acc)
                    others[i].err.text);
         }
         object_let_go (&group->object);
-    } else {
+    } else { /* what ends here ends rank 0's work, which must have been waited for before */
+        rank_must (accel_comm_barrier (accel_world (acc), &err), &err);
         accel_comm_destroy (group);
         accel_comm_destroy (second);
     }
