@@ -31,57 +31,54 @@ memory_create_zeroed (size_t bytes)
     return memory ? memset (memory, 0, bytes) : NULL;
 }
 
-static void
-advise_huge_pages (void *memory, size_t bytes, int advice)
-{
-    uintptr_t begin = ((uintptr_t) memory + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    uintptr_t end = ((uintptr_t) memory + bytes) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    if (begin < end)
-        (void) madvise ((void *) begin, end - begin, advice);
-}
-
-void
-memory_discard (void *memory, size_t bytes)
-{
-    advise_huge_pages (memory, bytes, MADV_DONTNEED);
-}
-
-void
-memory_use_huge_pages (void *memory, size_t bytes)
-{
-    advise_huge_pages (memory, bytes, MADV_HUGEPAGE);
-}
-
-/* The pages that are wholly in a range.  They may be larger than those that copies are cut at.
+/* The pages that are wholly in a range.
  * @return how many bytes they have */
 static size_t
-whole_pages (void *memory, size_t bytes, void **pages)
+whole_pages (void *memory, size_t bytes, size_t page, void **pages)
 {
-    uintptr_t page = (uintptr_t) sysconf (_SC_PAGESIZE);
     uintptr_t begin = ((uintptr_t) memory + page - 1) / page * page, end = ((uintptr_t) memory + bytes) / page * page;
     *pages = (void *) begin;
     return begin < end ? end - begin : 0;
 }
 
 static void
-advise (void *memory, size_t bytes, int advice)
+advise (void *memory, size_t bytes, size_t page, int advice)
 {
     void *pages;
-    size_t length = whole_pages (memory, bytes, &pages);
+    size_t length = whole_pages (memory, bytes, page, &pages);
     if (length)
         (void) madvise (pages, length, advice);
+}
+
+/* They may be larger than those that copies are cut at. */
+static size_t
+page_bytes (void)
+{
+    return (size_t) sysconf (_SC_PAGESIZE);
+}
+
+void
+memory_discard (void *memory, size_t bytes)
+{
+    advise (memory, bytes, HUGE_PAGE_BYTES, MADV_DONTNEED);
+}
+
+void
+memory_use_huge_pages (void *memory, size_t bytes)
+{
+    advise (memory, bytes, HUGE_PAGE_BYTES, MADV_HUGEPAGE);
 }
 
 void
 memory_discard_pages (void *memory, size_t bytes)
 {
-    advise (memory, bytes, MADV_DONTNEED);
+    advise (memory, bytes, page_bytes (), MADV_DONTNEED);
 }
 
 void
 memory_use_small_pages (void *memory, size_t bytes)
 {
-    advise (memory, bytes, MADV_NOHUGEPAGE);
+    advise (memory, bytes, page_bytes (), MADV_NOHUGEPAGE);
 }
 
 /* Of shared memory, only MADV_REMOVE gives pages back, and it knows no other. */
@@ -89,7 +86,8 @@ void
 memory_forget (void *memory, size_t bytes, bool is_ours)
 {
     void *pages;
-    size_t length = whole_pages (memory, bytes, &pages), before = (size_t) ((char *) pages - (char *) memory);
+    size_t length = whole_pages (memory, bytes, page_bytes (), &pages);
+    size_t before = (size_t) ((char *) pages - (char *) memory);
     bool is_gone = length && is_ours
                    && (!madvise (pages, length, MADV_REMOVE) || !madvise (pages, length, MADV_DONTNEED));
     if (!length || !is_gone)
@@ -106,7 +104,7 @@ memory_forget (void *memory, size_t bytes, bool is_ours)
 void *
 memory_create_sparse (size_t bytes)
 {
-    size_t page = (size_t) sysconf (_SC_PAGESIZE), rounded = (bytes / page + 1) * page;
+    size_t page = page_bytes (), rounded = (bytes / page + 1) * page;
     void *memory = NULL;
     if (bytes > PTRDIFF_MAX - page || posix_memalign (&memory, page, rounded))
         return NULL;
