@@ -77,6 +77,7 @@ refuses () {
 test_expect_success 'bad input has a sentence' '
     ranks 2 refused && test_exit 1 ranks 2 train 3 1 f32 - - 2>err &&
     grep "accel_open: tp_size is 3, but does not divide the number of processes, 2" err &&
+    grep "it gave up: accel_open: tp_size is 3" err && ! grep accel_close err &&
     refuses "is not a number of processes from 1 to 1000000" PARALLELISM_CONFIG_TP_SIZE=x &&
     refuses "PARALLELISM_CONFIG_CP_SIZE is 2, but libaccel divides only data and tensors" PARALLELISM_CONFIG_CP_SIZE=2 &&
     refuses "the sizes of the parallelism_config make 4 processes, but the job has 2" PARALLELISM_CONFIG_DP_SHARD_SIZE=4'

@@ -295,6 +295,8 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
     *acc = made;
     return ACCEL_OK;
 error:
+    if (made->world) /* the report says why, not that the program has closed the job */
+        comm_give_up (made->world, err ? err->text : "accel_open failed");
     accel_close (made);
     return status;
 }
