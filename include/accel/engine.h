@@ -208,7 +208,9 @@ struct accel_engine {
      * returns at once, and no buffer is touched any more. */
 
     /** Begin @p call, which stays as it is until wait() has returned, without waiting for other ranks.  All ranks start
-     *  the calls of a transport in the same order; of messages, any two ranks start theirs in the same order.
+     *  the calls of a transport in the same order; of messages, any two ranks start theirs in the same order.  Calls
+     *  on a device are started in the order of the program, on all transports: one after the other, they never wait in
+     *  a circle of ranks.
      *  @param[out] work  for test() and wait() */
     enum accel_status (*start) (void *transport, const struct accel_engine_call *call, void **work,
                                 struct accel_error *err);

@@ -109,11 +109,12 @@ comm_check_cuda (struct communicator *comm, cudaError_t error, const char *call)
 
 /* ---- passing on ---- */
 
+/* @return the first that NCCL has not queued yet */
 static struct operation *
-find_first (const struct communicator *comm, enum operation_state state)
+find_unqueued (const struct communicator *comm)
 {
     struct operation *operation = comm->operations;
-    while (operation && operation->state != state)
+    while (operation && operation->state >= OPERATION_RUNS)
         operation = operation->next;
     return operation;
 }
@@ -134,7 +135,10 @@ note_posted (struct operation *operation)
     struct communicator *comm = operation->comm;
     if (operation->call) {
         operation->state = OPERATION_RUNS;
-        comm_check_cuda (comm, cudaEventRecord (operation->done, comm->stream), "cudaEventRecord");
+        if (comm_check_cuda (comm, cudaEventRecord (operation->done, comm->stream), "cudaEventRecord")) {
+            engine.last.comm = comm;
+            engine.last.done = operation->done;
+        }
         return;
     }
     if (operation->child) {
@@ -157,9 +161,19 @@ ask (struct communicator *comm)
         return false;
     comm->is_nccl_busy = false;
     comm_check (comm, state, "asynchronous error");
-    while ((posted = find_first (comm, OPERATION_IS_POSTED)))
+    while ((posted = find_unqueued (comm)) && posted->state == OPERATION_IS_POSTED)
         note_posted (posted);
     return true;
+}
+
+/* Let the stream of @comm wait for what was queued last, unless that is there, too.  What was queued before it is over
+ * by then.  A communicator that is gone has ended its kernels. */
+static bool
+follow_last (struct communicator *comm)
+{
+    if (!engine.last.comm || engine.last.comm == comm || engine.orders_launches)
+        return true;
+    return comm_check_cuda (comm, cudaStreamWaitEvent (comm->stream, engine.last.done, 0), "cudaStreamWaitEvent");
 }
 
 /* The first, and those that it joins. */
@@ -169,6 +183,8 @@ post (struct operation *operation)
     struct communicator *comm = operation->comm;
     const char *name;
     bool joins = true;
+    if (operation->call && !follow_last (comm))
+        return;
     for (struct operation *each = operation; joins; each = each->next) {
         each->state = OPERATION_IS_POSTED;
         if (each->call
@@ -181,24 +197,53 @@ post (struct operation *operation)
     comm_check (comm, result, name);
 }
 
-/* What NCCL has to make first moves on as well: there may be no thread that does it.  NCCL writes where a communicator
- * will be before it says whether it could make it. */
+/* The oldest of all communicators' that NCCL has not queued yet. */
+static struct operation *
+find_next (void)
+{
+    struct operation *next = NULL;
+    for (const struct communicator *comm = engine.comms; comm; comm = comm->next) {
+        struct operation *first = comm->status ? NULL : find_unqueued (comm);
+        if (first && (!next || first->ticket < next->ticket))
+            next = first;
+    }
+    return next;
+}
+
+static bool
+is_held (const struct operation *operation)
+{
+    return operation->comm->is_coalescing && operation == operation->comm->group;
+}
+
+/* There may be no thread that waits for the one whose turn it is.  What NCCL has to make first, by a split, is older
+ * than what is started on it; NCCL writes where a communicator will be before it says whether it could make it.
+ * @return the communicator on which NCCL is still at work; NULL: nothing is left, but for what is being coalesced */
+static const struct communicator *
+pass_on (void)
+{
+    struct operation *next;
+    while ((next = find_next ())) {
+        struct communicator *comm = next->comm;
+        if (comm->is_nccl_busy) {
+            if (!ask (comm))
+                return comm;
+        } else if (is_held (next))
+            break;
+        else
+            post (next);
+    }
+    return NULL;
+}
+
 bool
 comm_progress (struct communicator *comm)
 {
-    while (!comm->status) {
-        if (comm->parent)
-            comm_progress (comm->parent);
-        if (comm->is_nccl_busy && !ask (comm))
-            return false;
-        struct operation *operation = find_first (comm, OPERATION_WAITS);
-        if (!operation || (comm->is_coalescing && operation == comm->group))
-            return true;
-        if (comm->parent)
-            return false;
-        post (operation);
-    }
-    return true;
+    const struct communicator *busy = pass_on ();
+    if (!comm->status && comm->is_nccl_busy && comm != busy)
+        ask (comm);
+    const struct operation *first = comm->status ? NULL : find_unqueued (comm);
+    return comm->status || (!comm->is_nccl_busy && (!first || is_held (first)));
 }
 
 bool
@@ -213,6 +258,16 @@ comm_await_nccl (struct communicator *comm, int64_t ms)
         pthread_mutex_lock (&engine.lock);
     }
     return !comm->status;
+}
+
+void
+comm_await_look (const struct communicator *comm)
+{
+    while (comm->is_looked_at) {
+        pthread_mutex_unlock (&engine.lock);
+        usleep (PAUSE_US);
+        pthread_mutex_lock (&engine.lock);
+    }
 }
 
 /* ---- operations ---- */
@@ -250,6 +305,7 @@ operation_create (struct communicator *comm, const struct accel_engine_call *cal
         return NULL;
     }
     operation->comm = comm;
+    operation->ticket = ++engine.tickets;
     operation->call = call;
     operation->next = NULL;
     operation->state = OPERATION_WAITS;
@@ -361,6 +417,7 @@ void
 comm_destroy (struct communicator *comm)
 {
     struct communicator **at = &engine.comms;
+    comm_await_look (comm);
     forget_buffers (comm);
     leave (comm);
     if (comm->nccl_comm) /* no group looks at it any more */
@@ -376,6 +433,8 @@ comm_destroy (struct communicator *comm)
         comm->spare = operation->next;
         free_operation (operation);
     }
+    if (engine.last.comm == comm)
+        engine.last.comm = NULL;
     cudaStreamDestroy (comm->stream);
     while (*at && *at != comm)
         at = &(*at)->next;

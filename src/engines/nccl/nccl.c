@@ -26,7 +26,7 @@ unlock (void)
 
 /* ---- calls ---- */
 
-/* The oldest that is not over: the one that the others are waiting for. */
+/* The oldest of @comm that is not over. */
 static struct operation *
 find_oldest (const struct communicator *comm)
 {
@@ -34,6 +34,19 @@ find_oldest (const struct communicator *comm)
     while (operation && (!operation->call || operation_is_over (operation)))
         operation = operation->next;
     return operation;
+}
+
+/* Of all communicators: the one that the others are waiting for. */
+static struct operation *
+find_oldest_of_all (void)
+{
+    struct operation *oldest = NULL;
+    for (const struct communicator *comm = engine.comms; comm; comm = comm->next) {
+        struct operation *first = find_oldest (comm);
+        if (first && (!oldest || first->ticket < oldest->ticket))
+            oldest = first;
+    }
+    return oldest;
 }
 
 /* What libaccel finds out about the other ranks, when it is time to ask; without the lock. */
@@ -70,20 +83,27 @@ ends_within_grace (struct operation *operation)
     return true;
 }
 
-/* With the lock, which it lets go.  @return whether @operation is over */
+/* With the lock, which it lets go.  It looks for the oldest call, also of another communicator, of which another thread
+ * may be waiting for it.  @return whether @operation is over */
 static bool
-advance (struct communicator *comm, struct operation *operation)
+advance (struct operation *operation)
 {
     struct accel_error why;
     if (operation_is_over (operation))
         return true;
-    struct operation *oldest = find_oldest (comm);
-    const struct accel_engine_call *call = oldest ? oldest->call : operation->call;
+    struct operation *oldest = find_oldest_of_all ();
+    struct communicator *comm = oldest ? oldest->comm : NULL;
+    if (!comm || comm->is_looked_at)
+        return operation_is_over (operation);
+    comm->is_looked_at = true;
     unlock ();
-    enum accel_status status = check_peers (operation, call, &why);
+    enum accel_status status = check_peers (operation, oldest->call, &why);
     lock ();
-    if (status && !ends_within_grace (operation))
+    if (status && !ends_within_grace (oldest)) {
         comm_fail (comm, status, "%s", why.text);
+        operation->since_ms = 0;
+    }
+    comm->is_looked_at = false;
     return operation_is_over (operation);
 }
 
@@ -133,9 +153,10 @@ engine_start (void *transport, const struct accel_engine_call *call, void **work
 static bool
 engine_test (void *transport, void *work)
 {
+    (void) transport;
     DEVICE_GUARD;
     lock ();
-    bool over = advance (transport, work);
+    bool over = advance (work);
     unlock ();
     return over;
 }
@@ -148,7 +169,7 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     const struct accel_engine_call *call = operation->call;
     DEVICE_GUARD;
     lock ();
-    for (int turn = 0; !advance (comm, operation); turn++) {
+    for (int turn = 0; !advance (operation); turn++) {
         unlock ();
         if (turn < YIELDS)
             sched_yield ();
@@ -157,6 +178,7 @@ engine_wait (void *transport, void *work, struct accel_error *err)
         lock ();
     }
     enum accel_status status = comm->status;
+    comm_await_look (comm);
     operation_destroy (operation);
     unlock ();
     return status ? fail_with_cause (comm, call, err) : ACCEL_OK;
@@ -190,7 +212,7 @@ engine_order (void *transport, void *work, void *stream, struct accel_error *err
     struct operation *operation = work;
     DEVICE_GUARD;
     lock ();
-    while (operation->state < OPERATION_RUNS && !advance (comm, operation)) {
+    while (operation->state < OPERATION_RUNS && !advance (operation)) {
         unlock ();
         usleep (PAUSE_US);
         lock ();

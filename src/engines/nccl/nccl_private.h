@@ -11,6 +11,13 @@
  * slices.  Meanwhile libaccel looks whether the other ranks are still there: nothing else can end a kernel of NCCL that
  * waits for a rank.
  *
+ * A process has several communicators on its GPU, if there are groups.  A kernel of NCCL's occupies the GPU while it
+ * waits for ranks, so two ranks that run the kernels of two communicators in different orders may wait for each other
+ * for ever.  Therefore NCCL gets the calls of all communicators one by one, in the order in which they were started
+ * (tickets), and each comes after the one before it also on the GPU, by an event between their streams.  Two
+ * communicators that have only this rank in common are no exception: in a grid of processes, rows and columns can close
+ * a circle of ranks that wait.
+ *
  * All state is guarded by one lock, without which helpers are called. */
 #ifndef ENGINES_NCCL_PRIVATE_H
 #define ENGINES_NCCL_PRIVATE_H
@@ -27,6 +34,7 @@ enum {
     CAUSE_MS = 1000, /* to find the cause of an error of the network's */
     CLOSE_MS = 2000, /* for NCCL to end in good order */
     VERSION_LEAST = 21800, /* with ncclCommSplit() */
+    VERSION_ORDERS = 22600, /* with NCCL_LAUNCH_ORDER_IMPLICIT */
 };
 
 /* ncclBfloat16, which headers before NCCL 2.24 have only after cuda_bf16.h, which is C++. */
@@ -104,6 +112,7 @@ void gpu_restore (struct device_guard *guard);
 
 /** A call, or a split. */
 struct operation {
+    uint64_t ticket; /* the order of starts, on all communicators */
     bool joins; /* the next one is posted together with it */
     struct operation *next; /* in the order of starts */
     struct communicator *comm;
@@ -135,6 +144,7 @@ struct communicator {
     const struct accel_engine_helpers *helpers;
     cudaStream_t stream;
     bool is_nccl_busy; /* NCCL is at work on its last call */
+    bool is_looked_at; /* a thread, without the lock, has libaccel look for a call of it */
     bool is_coalescing;
     struct operation *group; /* the first of those between coalesce_begin() and coalesce_end(), which wait */
     struct operation *operations;
@@ -149,6 +159,12 @@ struct communicator {
 struct nccl_engine {
     pthread_mutex_t lock; /* of all communicators */
     struct communicator *comms;
+    uint64_t tickets; /* given out */
+    bool orders_launches; /* NCCL itself does, on the GPU */
+    struct {
+        const struct communicator *comm; /* NULL: none */
+        cudaEvent_t done;
+    } last; /* of what NCCL has queued */
     ncclComm_t none; /* where NCCL writes the communicator of a rank that is in no group of a split */
     void *library;   /* it stays loaded */
     bool watches_forks;
@@ -169,7 +185,7 @@ void comm_destroy (struct communicator *comm);
 
 /* All with the lock, on the GPU. */
 
-/** Pass on what can be.  @return whether nothing is left to pass on */
+/** Pass on what can be, of all communicators.  @return whether nothing of @p comm is left to pass on */
 bool comm_progress (struct communicator *comm);
 /** The first failure: nothing is done any more. */
 __attribute__ ((format (printf, 3, 4))) void comm_fail (struct communicator *comm, enum accel_status status,
@@ -180,6 +196,9 @@ void comm_check (struct communicator *comm, ncclResult_t result, const char *cal
 bool comm_check_cuda (struct communicator *comm, cudaError_t error, const char *call);
 /** Wait until NCCL has finished its last call, for @p ms at most; lets go of the lock.  @return whether it has */
 bool comm_await_nccl (struct communicator *comm, int64_t ms);
+
+/** Before a call of @p comm goes away: wait until no thread looks for it; lets go of the lock. */
+void comm_await_look (const struct communicator *comm);
 
 /** @return NULL without memory, or after a failure */
 struct operation *operation_create (struct communicator *comm, const struct accel_engine_call *call);

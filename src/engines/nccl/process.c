@@ -7,6 +7,8 @@
 #include "engines/nccl/nccl_private.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
 
 struct nccl nccl;
 struct nccl_engine engine = {
@@ -34,6 +36,8 @@ load (void *library, const struct accel_engine_helpers *helpers, struct accel_er
         return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "cannot use libnccl.so.2: it lacks nccl" #name "()");
     NCCL_NEEDED (X)
 #undef X
+    const char *order = getenv ("NCCL_LAUNCH_ORDER_IMPLICIT");
+    engine.orders_launches = version >= VERSION_ORDERS && order && !strcmp (order, "1");
     if (!found.MemFree)
         found.MemAlloc = NULL;
     if (!found.CommDeregister)

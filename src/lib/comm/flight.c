@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-struct flight flight = { .last_work = &flight.works };
+struct flight flight = { .last_work = &flight.works, .launched = PTHREAD_COND_INITIALIZER };
 
 static bool
 may_enter (const struct work_queue *queue)

@@ -37,6 +37,7 @@ struct work_queue {
     struct accel_comm *comm;
     struct work_queue *next; /* of the process's */
     struct accel_work *head, **tail; /* for the thread */
+    unsigned launches;   /* of these, and what the thread is at: calls on a device, and functions that may make some */
     unsigned started;    /* in flight, those that are not detached all in this engine: */
     const struct comm_link *started_on;
     unsigned detached;   /* of those in flight */
@@ -54,6 +55,7 @@ struct work_queue {
 struct flight {
     struct work_queue *queues;
     struct accel_work *works, **last_work; /* that the program has not waited for, in the order of starts */
+    pthread_cond_t launched; /* some `launches` are fewer */
 };
 extern struct flight flight;
 

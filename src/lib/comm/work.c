@@ -13,6 +13,10 @@
  * call, or after accel_work_wait(), comes after the work, which is detached.  It stays in flight, for the thread
  * of the queue to look at in slices: so a hang there has its name, too.  Calls on other memory do not wait for it.
  *
+ * On a device, what different communicators launch is in the order of the program's calls, which is the same on all
+ * ranks: kernels that wait for ranks in different orders could wait for ever.  So a start there first waits until what
+ * was started before on other communicators, and is in a queue, has been launched.
+ *
  * Blocking calls on the same communicator run on the program's thread, when everything that was started before them is
  * over; calls on other communicators need not wait, so ranks that are in several groups cannot wait for each other in a
  * circle. */
@@ -46,6 +50,34 @@ perform (struct accel_work *work)
         work->function (work->user);
     else
         comm_execute (work->comm, &work->call, &work->error);
+}
+
+/* Whether @work launches something on a device, or may. */
+static bool
+launches (const struct accel_work *work)
+{
+    return work->function ? work->comm->link_count > 1 : !comm_is_for_host (&work->site);
+}
+
+static void
+note_launched (struct work_queue *queue, unsigned count)
+{
+    queue->launches -= count;
+    if (count)
+        pthread_cond_broadcast (&flight.launched);
+}
+
+/* Until all that was started before on other communicators than @comm is in their engines, and functions are over. */
+static void
+await_launches (const struct accel_comm *comm)
+{
+    const struct work_queue *queue = thread_comm ? NULL : flight.queues; /* a function does not wait for itself */
+    while (queue)
+        if (queue->comm != comm && queue->process == comm_forks && queue->launches) {
+            pthread_cond_wait (&flight.launched, &work_mutex);
+            queue = flight.queues;
+        } else
+            queue = queue->next;
 }
 
 /* Until nothing is in flight that @work cannot join. */
@@ -122,12 +154,15 @@ serve (void *user)
         if (!queue->head)
             queue->tail = &queue->head;
         bool starts = flight_can_start (work);
+        unsigned launched = launches (work) ? count : 0;
         await_turn (queue, work, starts);
-        if (!starts) {
+        if (starts)
+            flight_start (queue, work);
+        else
             run_here (queue, work);
+        note_launched (queue, launched);
+        if (!starts)
             continue;
-        }
-        flight_start (queue, work);
         atomic_fetch_sub_explicit (&queue->comm->pending, count, memory_order_release);
         pthread_cond_broadcast (&queue->over);
     }
@@ -184,6 +219,7 @@ enqueue (struct accel_work *work)
     last->next = NULL;
     *queue->tail = work;
     queue->tail = &last->next;
+    queue->launches += launches (work) ? count : 0;
     atomic_fetch_add_explicit (&queue->comm->pending, count, memory_order_relaxed);
     pthread_cond_signal (&queue->wake);
     return 0;
@@ -213,6 +249,8 @@ begin (struct accel_work *work)
     int number = need_queue (comm);
     if (number)
         return number;
+    if (launches (work))
+        await_launches (comm);
     bool may_start = flight_can_start (work);
     flight_reap (comm->queue);
     /* Only if the engine would start it: the queue's thread may be in the engine until other ranks have come. */
