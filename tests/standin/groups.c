@@ -4,10 +4,7 @@
  * The stand-in ends the program where an order is missing, even if the result happens to be right. */
 #include <config.h>
 
-#include "lib/memory/memory.h"
-#include "tests/must.h"
-#include "tests/standin/cuda/standin.h"
-#include "tests/tap.h"
+#include "tests/standin/numbers.h"
 
 #include <accel/train.h>
 
@@ -15,12 +12,6 @@
 #include <string.h>
 
 enum { TENSORS = 5, COUNT = 700, ROUNDS = 4 };
-
-static struct accel *acc;
-static struct accel_comm *world;
-static DLDevice device;
-static const struct memory *memory;
-static int rank, size;
 
 static unsigned long
 launches_of_nccl (void)
@@ -32,49 +23,12 @@ launches_of_nccl (void)
     return batches ? batches () : 0;
 }
 
-static void
-check_cuda (cudaError_t error, const char *what)
-{
-    if (!error)
-        return;
-    printf ("Bail out! %s: %s\n", what, cudaGetErrorName (error));
-    exit (1);
-}
-#define CUDA(call) check_cuda (call, #call)
-
 static cudaStream_t
 make_stream (void)
 {
     cudaStream_t stream;
     CUDA (cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking));
     return stream;
-}
-
-/* @return [count] on the device, each @value */
-static float *
-make (size_t count, float value)
-{
-    float *values = malloc (count * sizeof *values), *made = memory->create (device, count * sizeof *made, false);
-    for (size_t i = 0; i < count; i++)
-        values[i] = value;
-    memory->write (device, made, values, count * sizeof *made);
-    free (values);
-    return made;
-}
-
-/* Whether each of [count] is @value; they are freed. */
-static bool
-take (float *given, size_t count, float value)
-{
-    float *values = malloc (count * sizeof *values);
-    bool right = !memory->read (device, values, given, count * sizeof *values, &err);
-    for (size_t i = 0; i < count; i++)
-        right = right && values[i] > value - 0.5F && values[i] < value + 0.5F;
-    if (!right)
-        diag ("%g, not %g", (double) values[count - 1], (double) value);
-    free (values);
-    memory->destroy (device, given);
-    return right;
 }
 
 static float
@@ -423,13 +377,7 @@ make_buckets (void)
 int
 main (void)
 {
-    MUST (accel_open (&acc, NULL, &err));
-    device = accel_device (acc);
-    memory = memory_of (device);
-    world = accel_world (acc);
-    rank = accel_process_index (acc);
-    size = accel_num_processes (acc);
-    CUDA (cudaSetDevice (device.device_id));
+    open_job ();
     divide ();
     mix ();
     own_streams ();

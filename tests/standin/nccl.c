@@ -189,8 +189,11 @@ move_on (struct ncclComm *comm)
     else if (comm->late) {
         if (!connects (comm))
             return;
+        const struct nccl_call first = comm->late->calls[0]; /* which may soon be gone */
         comm->in_flight++;
-        standin_poll ("NCCL", comm->late->stream, nccl_move, comm->late, 0); /* it is late only here */
+        nccl_launch (comm->late);
+        standin_poll ("NCCL", first.stream, nccl_move, comm->late, 0); /* it is late only here */
+        nccl_launched (comm, &first, first.stream);
         comm->late = NULL;
         comm->state = ncclSuccess;
     } else

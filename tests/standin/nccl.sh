@@ -35,6 +35,9 @@ test_expect_success 'planted: a communicator that is at work, or destroyed, or h
     found busy "on a communicator on which something else is in progress" &&
     found destroyed "ncclCommGetAsyncError: the communicator was destroyed" &&
     found registered "a communicator ends with a registered buffer"'
+test_expect_success 'planted: launches on two communicators that are in no order, on the GPU or between ranks' '
+    found unordered "nothing orders ncclAllReduce on the device after ncclAllReduce of another communicator" &&
+    found opposite "ranks launch in different orders: rank [01] launched number [15] of communicator [0-9a-f]* before number [15] of communicator [0-9a-f]*, rank [01] after it"'
 test_expect_success 'planted: GroupEnd without GroupStart, and calls of a group that use the same memory' '
     found group "ncclGroupEnd() without ncclGroupStart()" no-place &&
     found apart "ncclSend and ncclRecv of one group use the same memory, one of them writing"'
@@ -103,6 +106,19 @@ grouped () { by_hand "$1" "$port" timeout $patience "$standin/groups" >out && ! 
 test_expect_success 'groups of starts, streams of communicators, and pointers of the wrong kind' 'grouped 2 && grouped 1'
 is_long && test_expect_success '... with 3 ranks, in any order of streams' '
     for seed in $(seq 10); do STANDIN_SEED=$seed grouped 3 || return 1; done'
+# in_order N: several communicators of each of N ranks, launched in one order
+in_order () { by_hand "$1" "$port" timeout $patience "$standin/order" >out 2>error && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $((4 * $1)); }
+test_expect_success 'several communicators on one GPU: in backward passes, threads, groups, and behind host memory' 'in_order 2 && in_order 4'
+is_long && test_expect_success '... in any order of streams' '
+    for seed in $(seq 10); do STANDIN_SEED=$seed in_order 3 && STANDIN_SEED=$seed in_order 4 || return 1; done'
+# took N [NAME=VALUE...]: two all-reduces on two communicators took the time that they should
+took () { count=$1 && shift && by_hand "$count" "$port" env "$@" timeout $patience "$standin/order" time >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = "$count"; }
+test_expect_success '... one after the other, unless NCCL keeps the order: 2.26 does if it is asked to' '
+    took 2 && NCCL_LAUNCH_ORDER_IMPLICIT=1 in_order 2 &&
+    STANDIN_NCCL_VERSION=22600 NCCL_LAUNCH_ORDER_IMPLICIT=1 in_order 2 && took 2 STANDIN_NCCL_VERSION=22600 NCCL_LAUNCH_ORDER_IMPLICIT=1'
+test_expect_success 'a rank that does not come to a call is named, and what waits behind that call on another communicator goes on' '
+    by_hand 3 "$port" timeout $patience "$standin/order" dies >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = 4'
+
 # ---- NCCL_COMM_ID ----
 
 # at ADDRESS N [COMMAND...]: N ranks, with rank 0 at the address

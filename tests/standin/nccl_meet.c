@@ -67,10 +67,11 @@ int
 nccl_offer (void)
 {
     int fd = find_folder () ? make_file () : memfd_create ("nccl-standin", MFD_CLOEXEC);
-    uint64_t magic = MAGIC;
+    static unsigned offers;
+    const uint64_t start[] = { MAGIC, (uint64_t) nccl_self () << 16 | ++offers };
     if (fd < 0)
         return -1;
-    if (!ftruncate (fd, sizeof (struct nccl_shared)) && pwrite (fd, &magic, sizeof magic, 0) == sizeof magic)
+    if (!ftruncate (fd, sizeof (struct nccl_shared)) && pwrite (fd, start, sizeof start, 0) == sizeof start)
         return fd;
     close (fd);
     return -1;
@@ -171,7 +172,6 @@ nccl_ask (const char *text, int *pid, int *fd)
 struct ncclComm *
 nccl_comm_make (struct nccl_shared *shared, int fd, int rank, int count, bool blocking)
 {
-    static struct ncclComm *comms; /* never freed, so that whoever uses one that is gone is found */
     struct ncclComm *comm = calloc (1, sizeof *comm);
     if (!comm)
         abort ();
@@ -182,8 +182,8 @@ nccl_comm_make (struct nccl_shared *shared, int fd, int rank, int count, bool bl
     comm->blocking = blocking;
     comm->is_meeting = true;
     comm->state = ncclInProgress;
-    comm->next = comms;
-    comms = comm;
+    comm->next = nccl_comms; /* never freed, so that whoever uses one that is gone is found */
+    nccl_comms = comm;
     nccl_note (&comm->made);
     struct nccl_member *self = &shared->members[rank];
     standin_device (&comm->device, self->bus, sizeof self->bus);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the stand-in for NCCL: nccl_meet.c (memory that the ranks of a communicator share, and who is in it),
- * nccl_move.c (what a call does, piece by piece), nccl_reduce.c (arithmetic) and nccl.c (the functions of the
- * interface).  README.md says what it checks. */
+ * nccl_move.c (what a call does, piece by piece), nccl_order.c (launches on several communicators), nccl_reduce.c
+ * (arithmetic) and nccl.c (the functions of the interface).  README.md says what it checks. */
 #ifndef TESTS_STANDIN_NCCL_STANDIN_H
 #define TESTS_STANDIN_NCCL_STANDIN_H
 
@@ -13,7 +13,8 @@
 /* ncclBfloat16, as in engines/nccl/nccl_private.h */
 #define NCCL_BFLOAT16 ((ncclDataType_t) 9)
 
-enum { NCCL_RANKS = 8, NCCL_CHUNK = 64 << 10, NCCL_GROUP = 128, NCCL_BUFFERS = 64, NCCL_WORDS = 200 };
+enum { NCCL_RANKS = 8, NCCL_CHUNK = 64 << 10, NCCL_GROUP = 128, NCCL_BUFFERS = 64, NCCL_WORDS = 200,
+       NCCL_BESIDE = 16, NCCL_KEPT = 256 };
 
 enum nccl_kind {
     NCCL_ALL_REDUCE,
@@ -39,9 +40,23 @@ struct nccl_place {
     char data[NCCL_CHUNK];
 };
 
+/** What a rank has launched of a communicator; of the latest ones, how much on others there was before. */
+struct nccl_launches {
+    uint64_t count;
+    struct nccl_launch {
+        _Atomic uint64_t number; /* from 1 */
+        int process;
+        unsigned known;
+        struct nccl_before {
+            uint64_t comm, count;
+        } before[NCCL_BESIDE];
+    } kept[NCCL_KEPT];
+};
+
 /** What the ranks of a communicator share. */
 struct nccl_shared {
     uint64_t magic;
+    uint64_t id; /* no other one's */
     struct nccl_member {
         _Atomic int pid; /* 0: has not come */
         int fd;          /* of its offer for the next split */
@@ -51,6 +66,7 @@ struct nccl_shared {
     } members[NCCL_RANKS];
     struct nccl_place places[NCCL_RANKS];           /* by rank: what it gives to all */
     struct nccl_place copy_streams[NCCL_RANKS][NCCL_RANKS]; /* from rank to rank */
+    struct nccl_launches launches[NCCL_RANKS];
 };
 
 struct nccl_batch;
@@ -133,6 +149,13 @@ size_t nccl_writes (const struct nccl_call *call);
 /** @} */
 /** For standin_poll(): a struct nccl_batch, which is freed at the end. */
 enum standin_progress nccl_move (void *batch);
+
+/* ---- nccl_order.c ---- */
+extern struct ncclComm *nccl_comms; /* all that were made; none is freed */
+/** A batch goes to its stream: check the order; and has gone there.  @{ */
+void nccl_launch (const struct nccl_batch *batch);
+void nccl_launched (const struct ncclComm *comm, const struct nccl_call *call, cudaStream_t stream);
+/** @} */
 
 /* ---- nccl_reduce.c ---- */
 /** In the order of the sources; 16-bit floats in float32, rounded once. */

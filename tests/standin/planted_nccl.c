@@ -72,6 +72,42 @@ call_all (ncclComm_t comm, float *numbers, cudaStream_t stream)
         go_on (comm, ncclBroadcast (numbers, numbers, 10, ncclFloat32, 0, comm, stream));
 }
 
+/* One call on each of two communicators, the second one behind the first on the GPU as well. */
+static void
+call_both (ncclComm_t comm, ncclComm_t other, float *numbers, cudaStream_t stream, cudaStream_t beside)
+{
+    bool turns = is ("opposite");
+    cudaStream_t streams[] = { turns ? beside : stream, turns ? stream : beside };
+    ncclComm_t comms[] = { turns ? other : comm, turns ? comm : other };
+    cudaEvent_t event;
+    MUST (cudaEventCreateWithFlags (&event, cudaEventDisableTiming));
+    for (int i = 0; i < 2; i++) {
+        if (!is ("unordered"))
+            MUST (cudaStreamWaitEvent (streams[i], event, 0));
+        float *part = numbers + (comms[i] == other ? COUNT / 2 : 0);
+        go_on (comms[i], ncclAllReduce (part, part, COUNT / 2, ncclFloat32, ncclMax, comms[i], streams[i]));
+        MUST (cudaEventRecord (event, streams[i]));
+    }
+    MUST (cudaStreamSynchronize (streams[0]));
+    MUST (cudaStreamSynchronize (streams[1]));
+    MUST (cudaEventDestroy (event));
+}
+
+static void
+use_two (ncclComm_t comm, float *numbers, cudaStream_t stream)
+{
+    ncclComm_t other;
+    cudaStream_t beside;
+    MUST (cudaStreamCreateWithFlags (&beside, cudaStreamNonBlocking));
+    go_on (comm, ncclCommSplit (comm, 0, rank, &other, NULL));
+    settle (comm);
+    settle (other);
+    call_both (comm, other, numbers, stream, beside);
+    go_on (other, ncclCommFinalize (other));
+    MUST (ncclCommDestroy (other));
+    MUST (cudaStreamDestroy (beside));
+}
+
 static bool
 check (const float *numbers)
 {
@@ -109,6 +145,7 @@ run (const ncclUniqueId *id)
     call_all (comm, numbers, stream);
     MUST (cudaStreamSynchronize (stream));
     bool right = check (numbers);
+    use_two (comm, numbers, stream);
     if (!is ("registered"))
         MUST (ncclCommDeregister (comm, handle));
     go_on (comm, ncclCommFinalize (comm));

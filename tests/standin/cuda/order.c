@@ -89,6 +89,27 @@ comes_after (const struct CUstream_st *stream, const struct use *use)
     return use->slot == stream->slot || use->time <= stream->clock[use->slot];
 }
 
+__attribute__ ((visibility ("default"))) void
+standin_mark (cudaStream_t handle, struct use *mark)
+{
+    pthread_mutex_lock (&standin_lock);
+    const struct CUstream_st *stream = stream_of (handle);
+    mark->slot = stream->slot;
+    mark->time = stream->clock[stream->slot];
+    pthread_mutex_unlock (&standin_lock);
+}
+
+__attribute__ ((visibility ("default"))) bool
+standin_follows (cudaStream_t handle, const struct use *mark)
+{
+    pthread_mutex_lock (&standin_lock);
+    struct CUstream_st *stream = stream_of (handle);
+    clock_join (stream->clock, host_clock);
+    bool follows = comes_after (stream, mark);
+    pthread_mutex_unlock (&standin_lock);
+    return follows;
+}
+
 static void
 check (const struct CUstream_st *stream, const struct block *block, const struct use *now, const char *what)
 {

@@ -191,6 +191,10 @@ void standin_poll (const char *call, cudaStream_t handle, enum standin_progress 
 int64_t standin_began_ns (void);
 void standin_ended_ns (int64_t ns);
 /** @} */
+/** Note what is on a stream; whether what is added next comes after that.  @{ */
+void standin_mark (cudaStream_t handle, struct use *mark);
+bool standin_follows (cudaStream_t handle, const struct use *mark);
+/** @} */
 int standin_injected (const char *name);
 /** The thread's device, and its name on the bus unless that is NULL; never fails. */
 void standin_device (int *device, char *bus, size_t size);
