@@ -90,7 +90,7 @@ accel_parallel_scatter (const struct accel_comm *comm, const DLTensor *from, con
 /**
  * The losses of predicting classes, such as tokens, whose logits are divided among the processes of @p comm: process r
  * has those of classes r * columns to (r + 1) * columns - 1.  All logits of a row are in no process: three numbers
- * of each travel.  Collective over @p comm.  In host memory.
+ * of each travel.  Collective over @p comm.  The processor computes: arrays on a GPU are copied to the host and back.
  *
  * @param comm            NULL: this process alone
  * @param labels          [rows], the same on all; rows with a negative one have a loss and gradients of 0

@@ -5,10 +5,13 @@
  *   parallel pairs TP                        parts that are joined and cut, and losses of logits in parts
  *   parallel refused                         what cannot be cut, by 2 processes
  *   parallel halfway TP LOAD SAVE            gradients that are not averaged yet
+ *
+ * Compiled with ON_GPU, tensors are on GPUs, and what is added up, too.
  */
 #include <config.h>
 
 #include "tests/conformance/check.h"
+#include "tests/conformance/mirror.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,12 +21,20 @@
 enum { VOCAB = 12, WIDTH = 8, HIDDEN = 8, SAMPLES = 40, BATCH = 8 };
 enum { WTE, W1, B1, W2, B2, FIXED, PARAMETERS };
 
+#ifdef ON_GPU
+#define ON_CPU false
+#else
+#define ON_CPU true
+#endif
+
 static struct accel_error err;
 #define TRY(call) accel_check ((call), &err)
 
 static struct net {
     struct accel_tensor data[PARAMETERS], grad[PARAMETERS];
     struct accel_parameter parameters[PARAMETERS];
+    void *values[PARAMETERS], *gradients[PARAMETERS]; /* on the host, where this pass has them */
+    void *copies[2 * PARAMETERS];
     struct accel_model *model;
     struct accel_comm *tp;
     const int32_t *tokens, *labels;
@@ -66,7 +77,25 @@ static void
 sum (float *values, size_t count)
 {
     if (net.tp)
-        TRY (accel_comm_all_reduce (net.tp, values, values, count, ACCEL_FLOAT32, ACCEL_SUM, &err));
+        TRY (mirror_sum (net.tp, accel_device (acc), values, count, &err));
+}
+
+/* Bring parameters and gradients to the host. */
+static void
+fetch (void)
+{
+    for (int i = 0; i < PARAMETERS; i++) {
+        net.values[i] = mirror_get (&net.copies[i], &net.data[i].dl);
+        net.gradients[i] = i == FIXED ? NULL : mirror_get (&net.copies[PARAMETERS + i], &net.grad[i].dl);
+    }
+}
+
+/* A gradient is complete. */
+static enum accel_status
+report (int parameter, struct accel_error *why)
+{
+    mirror_put (&net.grad[parameter].dl, net.gradients[parameter]);
+    return accel_grad_ready (net.model, (size_t) parameter, why);
 }
 
 /* A weight, whatever its type. */
@@ -75,7 +104,7 @@ weight (int parameter, int index)
 {
     float value;
     enum accel_dtype dtype = accel_dtype_from_dl (net.data[parameter].dl.dtype);
-    const char *from = (const char *) net.data[parameter].dl.data + (size_t) index * accel_dtype_bytes (dtype);
+    const char *from = (const char *) net.values[parameter] + (size_t) index * accel_dtype_bytes (dtype);
     TRY (accel_convert (from, dtype, &value, ACCEL_FLOAT32, 1, &err));
     return value;
 }
@@ -83,7 +112,7 @@ weight (int parameter, int index)
 static float *
 gradient (int parameter)
 {
-    return net.grad[parameter].dl.data;
+    return net.gradients[parameter];
 }
 
 /* y = w2 ((w1a x + b1a) (w1b x + b1b)) + b2, with x the row of wte of the token, and logits = wte y. */
@@ -151,6 +180,7 @@ pass (void *user, float scale, struct accel_error *why)
     float losses[BATCH], dx[BATCH][WIDTH] = { 0 }, dy[BATCH][WIDTH] = { 0 };
     size_t count = (size_t) net.rows * WIDTH;
     (void) user;
+    fetch ();
     forward ();
     enum accel_status status
         = accel_parallel_cross_entropy (net.tp, net.labels, (size_t) net.rows, (size_t) net.classes,
@@ -170,17 +200,17 @@ pass (void *user, float scale, struct accel_error *why)
     for (int r = 0; r < net.rows; r++)
         for (int i = 0; i < WIDTH; i++)
             gradient (B2)[i] += dy[r][i];
-    (void) accel_grad_ready (net.model, B2, why);
+    (void) report (B2, why);
     backward_units (dx, dy);
     for (int parameter = W1; parameter <= W2; parameter++)
-        (void) accel_grad_ready (net.model, (size_t) parameter, why);
+        (void) report (parameter, why);
     sum (dx[0], count); /* while averages of the others are on their way */
     for (int r = 0; r < net.rows; r++) {
         int own = net.tokens[r] - net.first;
         for (int i = 0; i < WIDTH && own >= 0 && own < net.classes; i++)
             gradient (WTE)[own * WIDTH + i] += dx[r][i];
     }
-    return accel_grad_ready (net.model, WTE, why);
+    return report (WTE, why);
 }
 
 static enum accel_status
@@ -218,11 +248,13 @@ prepare (struct accel_optimizer **optimizer, struct accel_loader **loader)
 static bool
 next_batch (struct accel_loader *loader)
 {
+    static void *tokens, *labels;
     const struct accel_batch *batch;
     if (!accel_loader_next (loader, &batch, &err))
         return TRY (err.code), false;
-    net.tokens = accel_batch_tensor (batch, "token")->data;
-    net.labels = accel_batch_tensor (batch, "label")->data;
+    (void) tokens, (void) labels;
+    net.tokens = mirror_get (&tokens, accel_batch_tensor (batch, "token"));
+    net.labels = mirror_get (&labels, accel_batch_tensor (batch, "label"));
     net.rows = (int) accel_batch_size (batch);
     return true;
 }
@@ -250,7 +282,9 @@ train (int steps, const char *load, const char *save)
     }
     if (strcmp (save, "-")) {
         TRY (accel_save_state_start (acc, save, &err)); /* what it needs is copied, and goes on changing */
-        memset (net.data[B2].dl.data, 0, sizeof (float) * WIDTH);
+        fetch ();
+        memset (net.values[B2], 0, sizeof (float) * WIDTH);
+        mirror_put (&net.data[B2].dl, net.values[B2]);
         TRY (accel_save_state_wait (acc, &err));
         TRY (accel_load_state (acc, save, &err));
         snprintf (folder, sizeof folder, "%s.model", save);
@@ -274,6 +308,8 @@ check_pairs (void)
 {
     struct accel_comm *tp = accel_mesh_comm (accel_device_mesh (acc), "tp");
     int parts = tp ? accel_comm_size (tp) : 1, own = tp ? accel_comm_rank (tp) : 0;
+    void *copies[2] = { NULL };
+    (void) copies;
     for (int dim = 0; dim < 3; dim++) {
         struct accel_tensor whole = { 0 }, part = { 0 }, joined = { 0 };
         int64_t shape[] = { 2, 3, 4 }, full[] = { 2, 3, 4 };
@@ -287,19 +323,29 @@ check_pairs (void)
         part.dl.data = own_part;
         for (size_t i = 0; i < accel_tensor_count (&whole.dl); i++)
             values[i] = (float) i;
+        mirror_move (&whole.dl, accel_device (acc));
+        mirror_move (&part.dl, accel_device (acc));
+        mirror_move (&joined.dl, accel_device (acc));
         TRY (accel_parallel_scatter (tp, &whole.dl, &part.dl, dim, &err));
+        const float *cut = mirror_get (&copies[0], &part.dl);
         for (int64_t i = 0; i < 24; i++) {
             int64_t at[] = { i / 12, i / 4 % 3, i % 4 };
             at[dim] += own * shape[dim];
-            check (own_part[i] == (float) ((at[0] * full[1] + at[1]) * full[2] + at[2]),
+            check (cut[i] == (float) ((at[0] * full[1] + at[1]) * full[2] + at[2]),
                    "element %d of a part along %d", (int) i, dim);
         }
         TRY (accel_parallel_gather (tp, &part.dl, &joined.dl, dim, &err));
-        check (!memcmp (join, values, accel_tensor_count (&whole.dl) * sizeof (float)), "joined along %d", dim);
+        check (!memcmp (mirror_get (&copies[1], &joined.dl), values, accel_tensor_count (&whole.dl) * sizeof (float)),
+               "joined along %d", dim);
         check (accel_parallel_scatter (tp, &whole.dl, &part.dl, 3, &err) == ACCEL_ERR_INVALID, "a dimension too high");
         check (parts == 1 || accel_parallel_gather (tp, &part.dl, &part.dl, dim, &err) == ACCEL_ERR_INVALID,
                "a part in place of the whole");
+        mirror_end (&whole.dl);
+        mirror_end (&part.dl);
+        mirror_end (&joined.dl);
     }
+    free (copies[0]);
+    free (copies[1]);
 }
 
 /* Against losses and gradients in double precision; large logits, because exponentials must not overflow. */
@@ -318,7 +364,10 @@ check_losses (void)
             if (c / columns == own)
                 parts_of[r * columns + c % columns] = (float) all[r][c];
         }
-    TRY (accel_parallel_cross_entropy (tp, labels, ROWS, (size_t) columns, 0.5F, parts_of, losses, &err));
+    size_t count = (size_t) (ROWS * columns);
+    float *there = mirror_array (parts_of, count, accel_device (acc));
+    TRY (accel_parallel_cross_entropy (tp, labels, ROWS, (size_t) columns, 0.5F, there, losses, &err));
+    mirror_take (parts_of, there, count, accel_device (acc));
     for (int r = 0; r < ROWS; r++) {
         double sum_exp = 0, most = 100 * r;
         for (int c = 0; c < VOCAB; c++)
@@ -487,7 +536,7 @@ int
 main (int argc, char **argv)
 {
     const struct accel_options options
-        = { .cpu = true, .tp_size = argc > 2 ? strtoul (argv[2], NULL, 10) : 2, .timeout_ms = 60000 };
+        = { .cpu = ON_CPU, .tp_size = argc > 2 ? strtoul (argv[2], NULL, 10) : 2, .timeout_ms = 60000 };
     TRY (accel_open (&acc, &options, &err));
     rank = accel_process_index (acc);
     size = accel_num_processes (acc);

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Tensor parallelism: any grid has the losses, norms and files of one process.
 . "${srcdir:-.}/tests/testlib.sh"
+. "$srcdir/tests/conformance/near.sh"
 program=$builddir/tests/conformance/parallel
 steps=6
 
@@ -10,12 +11,6 @@ ranks () {
     processes=$1
     shift
     timeout $patience "$accelerate" launch --cpu --num_processes "$processes" "$program" "$@"
-}
-# near BOUND A B: equal steps; losses and norms that differ by less, relatively
-near () {
-    [ -s "$2" ] && [ "$(wc -l <"$2")" = "$(wc -l <"$3")" ] && paste -d " " "$2" "$3" | awk -v bound="$1" '
-        $1 != $4 || ($2 / $5 - 1) ^ 2 > bound ^ 2 || ($3 / $6 - 1) ^ 2 > bound ^ 2 { print "differ:", $0; bad = 1 }
-        END { exit bad || !NR }'
 }
 # same A B: two saved states have the same bits
 same () {

@@ -12,8 +12,8 @@ FOLDERS = "src include man completions examples bench docs scripts tests".split(
 # What an editor, a build in the source tree or Python leaves there.
 NOT_OURS = re.compile(r"(~|\.(o|lo|la|a|so|log|trs|pyc|orig|rej|gcno|gcda|swp))$|(^|/)(\.libs|\.deps|__pycache__|\.dirstamp)(/|$)")
 # Other tests and targets run these.
-NOT_ALONE = ("tests/abi/dump.sh tests/engines/engine.sh tests/engines/under_mpirun.sh tests/fuzz/run.sh "
-             "tests/hand.sh tests/standin/module.sh tests/testlib.sh tests/unit/command/test_probe.c").split()
+NOT_ALONE = ("tests/abi/dump.sh tests/conformance/near.sh tests/engines/engine.sh "
+             "tests/engines/under_mpirun.sh tests/fuzz/run.sh tests/hand.sh tests/standin/module.sh tests/testlib.sh tests/unit/command/test_probe.c").split()
 
 lists = {}
 
