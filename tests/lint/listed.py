@@ -13,7 +13,8 @@ FOLDERS = "src include man completions examples bench docs scripts tests".split(
 NOT_OURS = re.compile(r"(~|\.(o|lo|la|a|so|log|trs|pyc|orig|rej|gcno|gcda|swp))$|(^|/)(\.libs|\.deps|__pycache__|\.dirstamp)(/|$)")
 # Other tests and targets run these.
 NOT_ALONE = ("tests/abi/dump.sh tests/conformance/near.sh tests/engines/engine.sh "
-             "tests/engines/under_mpirun.sh tests/fuzz/run.sh tests/hand.sh tests/standin/module.sh tests/testlib.sh tests/unit/command/test_probe.c").split()
+             "tests/engines/under_mpirun.sh tests/fuzz/run.sh tests/hand.sh tests/standin/module.sh "
+             "tests/testlib.sh tests/unit/command/test_probe.c").split()
 
 lists = {}
 

@@ -218,6 +218,20 @@ behind_host (void)
     ok (take (values[1], COUNT, (float) size) && right && number == size, "behind host memory");
 }
 
+/* After the last call on a communicator that has ended. */
+static void
+after_end (void)
+{
+    struct accel_comm *brief;
+    float *values[] = { make (COUNT, 1), make (COUNT, 1) };
+    MUST (accel_comm_split (&brief, world, 0, rank, &err));
+    MUST (accel_comm_all_reduce (brief, values[0], values[0], COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    accel_comm_destroy (brief);
+    MUST (accel_comm_all_reduce (world, values[1], values[1], COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    bool right = take (values[0], COUNT, (float) size);
+    ok (take (values[1], COUNT, (float) size) && right, "after a communicator that has ended");
+}
+
 /* ---- a rank that does not come ---- */
 
 /* What the pair calls waits for what all have called: that is what has an error, with the rank's name. */
@@ -277,6 +291,7 @@ main (int argc, char **argv)
     two_threads ();
     in_groups ();
     behind_host ();
+    after_end ();
     accel_comm_destroy (pair);
     accel_comm_destroy (all);
     accel_close (acc);
