@@ -248,7 +248,7 @@ may_restart (const struct launch *launch, const struct job *job, int status, int
         return false;
     if (peers_has_others (launch->peers))
         return peers_starts_again (launch->peers);
-    return status > 0 && job->end == JOB_FAILED && restarts <= launch->config->settings.max_restarts;
+    return status > 0 && job_may_restart (job) && restarts <= launch->config->settings.max_restarts;
 }
 
 /* The ranks, again after a failure as often as --max_restarts says. */
@@ -305,7 +305,8 @@ tell_agent (const struct launch *launch, const struct job *job, struct fail *fai
         return -1;
     if (text.failed)
         return fail_nomem (fail);
-    host_job_tell_end (launch->host_job, ends[job->end], job_status (job), text.text, json.text);
+    enum wire_end end = job->end == JOB_STOPPED && job_may_restart (job) ? WIRE_END_ASKED : ends[job->end];
+    host_job_tell_end (launch->host_job, end, job_status (job), text.text, json.text);
     return job_status (job);
 }
 

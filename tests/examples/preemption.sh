@@ -48,13 +48,40 @@ test_expect_success 'a run that is never asked' '
 test_expect_success 'SIGUSR1 to the launcher: one checkpoint, and the run goes on' '
     start -- --project_dir usr --log log --step_ms 10 && wait_for has_lines log 48 && kill -USR1 "$launcher" && finish &&
     test "$(ls usr/checkpoints | wc -l)" = 2 && cmp log whole.log && ! test -s run.err'
-test_expect_success 'SIGTERM to the launcher: saved on all ranks, ended by SIGTERM' '
-    rm -f log && start --failure_report report.json -- --project_dir term --log log --step_ms 10 &&
+test_expect_success 'SIGTERM to the launcher: saved on all ranks, ended by SIGTERM, whatever restarts are left' '
+    rm -f log && start --max_restarts 3 --failure_report report.json -- --project_dir term --log log --step_ms 10 &&
     wait_for has_lines log 48 && kill -TERM "$launcher" && test_exit 143 finish &&
     grep "^accelerate: saved step [0-9]* on all ranks, then ended by SIGTERM$" run.err && test "$(wc -l <run.err)" = 1 &&
     step=$(sed "s/.*saved step \([0-9]*\).*/\1/" run.err) && test "$(wc -l <log)" = $((24 * step)) &&
     grep "\"signal\":15,\"saved_step\":$step," report.json && start -- --project_dir term --log log && finish &&
     cmp log whole.log'
+# restarted OPTION...: a rank is asked to stop, after more than 2 steps.  The launch goes on, and ends well.
+restarted () {
+    rm -rf log rank && start --max_restarts 1 --failure_report report.json "$@" -- --project_dir rank --log log --step_ms 10 &&
+        wait_for has_lines log 48 && kill -TERM "$(ranks | sed -n 2p)" && finish && cmp log whole.log &&
+        sed -n 1p run.err | grep "^accelerate: saved step [0-9]* on all ranks, then ended as a signal to a rank asked$" &&
+        grep "^accelerate: restarting all ranks (1 of 1)$" run.err && ! grep "killed" run.err &&
+        grep "\"restart_count\":1," report.json
+}
+test_expect_success 'SIGTERM to a rank, with a restart left: saved on all ranks, which continue from there' restarted
+test_expect_success 'the same with checkpoints in memory, which are older' 'restarted --memory_checkpoint_every 16'
+test_expect_success 'SIGTERM to a rank more often than that: saved, ended, and the next launch resumes' '
+    rm -rf log rank && start --max_restarts 1 -- --project_dir rank --log log --step_ms 20 &&
+    wait_for has_lines log 48 && kill -TERM "$(ranks | sed -n 2p)" && wait_for grep -q "restarting all ranks (1 of 1)" run.err &&
+    lines=$(wc -l <log) && wait_for has_lines log $((lines + 48)) && kill -TERM "$(ranks | sed -n 3p)" &&
+    test_exit 75 finish && test "$(grep -c "^accelerate: saved step [0-9]* on all ranks" run.err)" = 2 &&
+    start --resume rank -- --project_dir rank --log log && finish && cmp log whole.log'
+cat >stays <<\END
+#!/bin/sh
+# Rank 1 fails; rank 0 stays after SIGTERM until there is a file.
+[ "$RANK" = 0 ] || { while [ ! -e up ]; do sleep 0.1; done; exit 3; }
+trap 'echo >told' TERM
+: >up
+while [ ! -e leave ]; do sleep 0.1; done
+END
+test_expect_success 'SIGTERM to the launcher while it ends ranks after a failure: none is started again' '
+    chmod +x stays && { "$accelerate" launch --cpu --num_processes 2 --max_restarts 3 ./stays 2>run.err & } && launcher=$! &&
+    await told && kill -TERM $launcher && sleep 0.5 && : >leave && test_exit 3 finish && ! grep "restarting" run.err'
 test_expect_success 'a time limit: saved, and the status that asks for another start' '
     rm -f log && start --time_limit 1 --max_restarts 3 -- --project_dir limit --log log --step_ms 50 &&
     test_exit 75 finish && grep "^accelerate: saved step [0-9]* on all ranks, then ended at the time limit$" run.err &&

@@ -54,8 +54,13 @@ for round in $(seq "$rounds"); do
         rank=$(on host2 pgrep -n -x resume) && on host2 kill -TERM "$rank" && finish 75 && saved "as a signal to a rank asked" &&
         grep "\"stop_reason\":\"as a signal to a rank asked\"" report.json && continues'
 done
+test_expect_success 'SIGTERM to a rank of the second host, with a restart left: all continue from there' '
+    rm -rf state log && start --max_restarts 1 -- --log log --step_ms 50 && wait_for has_lines &&
+    rank=$(on host2 pgrep -n -x resume) && on host2 kill -TERM "$rank" && finish 0 && cat err &&
+    grep "^accelerate: saved step [0-9]* on all ranks, then ended as a signal to a rank asked$" err &&
+    grep "^accelerate: restarting all ranks (1 of 1)$" err && cmp log whole.log && all_clean host1 host2'
 test_expect_success 'SIGTERM to the head' '
-    rm -rf state log && start -- --log log --step_ms 200 && wait_for has_lines && on host1 pkill -TERM -o -x accelerate &&
+    rm -rf state log && start --max_restarts 3 -- --log log --step_ms 200 && wait_for has_lines && on host1 pkill -TERM -o -x accelerate &&
     finish 143 && saved "by SIGTERM" && continues'
 test_expect_success 'a time limit' '
     for limit in 3 8 20; do

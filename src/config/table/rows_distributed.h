@@ -41,8 +41,8 @@
     { .key = "max_restarts", OPT_INT (max_restarts, 0, 1000000), .dflt = "0", .group = GROUP_DISTRIBUTED,
       .commands = COMMAND_LAUNCH, .metavar = "N",
       .help = "maximum number of restarts",
-      .doc = "How many times all ranks are restarted after one has failed. With --hosts, those of all hosts, without a "
-             "host that is lost." },
+      .doc = "How many times all ranks are restarted after one has failed, or has been asked to stop (see STOPPING). "
+             "With --hosts, those of all hosts, without a host that is lost." },
 
     { .key = "monitor_interval", OPT_NUMBER (monitor_interval), .dflt = "0.1", .group = GROUP_DISTRIBUTED,
       .commands = COMMAND_LAUNCH, .decimals = true, .metavar = "SECONDS",

@@ -453,8 +453,10 @@ await_mpi_launcher (struct head *head, struct pollfd *fds)
 static bool
 may_restart (const struct head *head, const struct link *cause)
 {
-    if (!cause || head->signal || head->restarts >= head->spec.config.settings.max_restarts)
+    if (head->signal || head->restarts >= head->spec.config.settings.max_restarts)
         return false;
+    if (!cause)
+        return outcome_may_go_on (head) && survivors_are_enough (head);
     bool has_failed = cause->state == LINK_ENDED && (cause->end == WIRE_END_FAILED || cause == head->mpi);
     return (has_failed || (cause->state == LINK_LOST && !cause->status)) && survivors_are_enough (head);
 }
@@ -544,7 +546,7 @@ run_all (struct head *head, struct pollfd *fds, struct fail *fail)
         bool again;
         if (run_attempt (head, fds, fail)) {
             cause = find_lost_again (head);
-            if (!may_restart (head, cause))
+            if (!cause || !may_restart (head, cause))
                 return -1;
         } else {
             await_mpi_launcher (head, fds);

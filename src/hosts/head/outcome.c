@@ -19,7 +19,8 @@ enum { LOST_PMIX_SERVER = 195 }; /* PMIX_ERR_LOST_CONNECTION: how Open MPI ends 
 bool
 outcome_has_stopped (const struct link *link)
 {
-    return link->state == LINK_ENDED && link->end == WIRE_END_STOPPED && link->status == FAIL_STOPPED;
+    return link->state == LINK_ENDED && link->status == FAIL_STOPPED
+           && (link->end == WIRE_END_STOPPED || link->end == WIRE_END_ASKED);
 }
 
 /* @return a host whose report says why; NULL: none has */
@@ -30,6 +31,19 @@ find_stopped (const struct head *head)
         if (outcome_has_stopped (&head->links[i]))
             return &head->links[i];
     return NULL;
+}
+
+bool
+outcome_may_go_on (const struct head *head)
+{
+    bool was_asked = false;
+    for (int i = 0; i < head->count; i++) {
+        const struct link *link = &head->links[i];
+        if (outcome_has_stopped (link) && link->end == WIRE_END_STOPPED)
+            return false;
+        was_asked = was_asked || (link->state == LINK_ENDED && link->end == WIRE_END_ASKED);
+    }
+    return was_asked;
 }
 
 /* What a host was told to do is not a failure of its own.  A launcher that has only begun cannot report it. */
@@ -192,7 +206,8 @@ find_doing (const struct head *head, const struct link *cause, struct rank_activ
 {
     *activity = (struct rank_activity){ 0 };
     for (int i = 0; i < head->count; i++)
-        if (head->links[i].state == LINK_ENDED && head->links[i].end == WIRE_END_STOPPED)
+        if (head->links[i].state == LINK_ENDED
+            && (head->links[i].end == WIRE_END_STOPPED || head->links[i].end == WIRE_END_ASKED))
             rank_activity_add (activity, head->links[i].json, !cause);
 }
 

@@ -99,6 +99,10 @@ bool outcome_may_be_mpi (const struct head *head, const struct link *cause);
 /** Whether the ranks of a host have stopped as they were asked to, not by us: then those of all others do, too. */
 bool outcome_has_stopped (const struct link *link);
 
+/** Whether they all have because one of them was asked to, so they may start again.  False if hosts have a reason of
+ * their own, such as the end of a Slurm job. */
+bool outcome_may_go_on (const struct head *head);
+
 /** The host to which the end of the job is due: where a rank failed first, the first that was lost, or where a process
  * of MPI ended that ranks needed; NULL: none. */
 struct link *outcome_find (struct head *head);

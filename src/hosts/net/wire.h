@@ -92,6 +92,7 @@ enum wire_end {
     WIRE_END_FAILED, /* a rank failed */
     WIRE_END_STOPPED, /* a signal came first */
     WIRE_END_ERROR,  /* it could not be started */
+    WIRE_END_ASKED,  /* one of the ranks was asked to stop, and all did: they may start again */
 };
 
 /** Begin a frame at the end of @p out.  @return for wire_end() */

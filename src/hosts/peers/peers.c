@@ -51,7 +51,7 @@ note_own_failure (struct peers *peers, const struct job *job)
         strbuf_printf (&text, "accelerate: host %s: %s\n", peers->plan->host, job->error->text);
         report_json_error (peers->plan->host, peers->plan->program, peers->plan->world_size, job->error, &json, NULL);
     } else if (job->end == JOB_STOPPED) {
-        end = WIRE_END_STOPPED;
+        end = job_may_restart (job) ? WIRE_END_ASKED : WIRE_END_STOPPED;
         add_stop (peers, job, &text);
         report_json (job, &json, NULL);
     } else {

@@ -85,7 +85,9 @@ peers_lose (struct peers *peers, struct peers_machine *machine, int number, int6
 bool
 peers_may_start_again (const struct peers *peers)
 {
-    return peers->outcome.end == WIRE_END_FAILED && peers->restarts < peers->settings->max_restarts;
+    bool was_asked = peers->outcome.end == WIRE_END_ASKED && !peers->notice; /* a rank was, and no launcher */
+    bool may_be = peers->outcome.end == WIRE_END_FAILED || was_asked;
+    return may_be && peers->restarts < peers->settings->max_restarts;
 }
 
 void

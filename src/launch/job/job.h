@@ -99,6 +99,8 @@ struct job {
     int64_t failed_ns; /* CLOCK_MONOTONIC; when the first failure was seen, or we were told to end; 0: neither */
     int ending;       /* ranks that were ending then, and have not been reaped: one of them may become first_failed */
     int signal;       /* of JOB_STOPPED; 0: the launcher was killed, by an unknown signal, unless there is a reason: */
+    bool is_called_off; /* a signal to us asked for the end, which is final */
+    bool was_rank_asked; /* of JOB_STOPPED: ranks have agreed to stop, though we did not ask them to */
     bool has_asked;   /* ranks have been asked to stop through the job segment, instead of by that signal */
     const char *stop_reason; /* of JOB_STOPPED without a signal to us: "at the time limit"; NULL: none; static, or: */
     char notice[PLAN_NOTICE_BYTES];
@@ -120,6 +122,9 @@ int job_make_id (char id[PLAN_JOB_ID_BYTES], struct fail *fail);
 
 /** The exit status that a job's end leads to; not 0 if output was lost. */
 int job_status (const struct job *job);
+
+/** Whether --max_restarts is for such an end: a rank has failed, or was asked to stop, and no signal has come to us. */
+bool job_may_restart (const struct job *job);
 
 /** Whether all ranks have agreed that they were asked to stop. */
 bool job_has_agreed (const struct job *job);

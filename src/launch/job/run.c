@@ -142,6 +142,12 @@ job_status (const struct job *job)
     }
 }
 
+bool
+job_may_restart (const struct job *job)
+{
+    return !job->is_called_off && (job->end == JOB_FAILED || job->was_rank_asked);
+}
+
 uint64_t
 job_lost_bytes (const struct job *job)
 {

@@ -270,6 +270,7 @@ shutdown_note_agreed (struct supervisor *supervisor)
         all_succeeded = all_succeeded && job->ranks[i].ended && !job->ranks[i].wait_status;
     if (job->end == JOB_DONE && has_agreed) {
         job->end = JOB_STOPPED;
+        job->was_rank_asked = true;
         job->stop_reason = "as a signal to a rank asked";
     } else if (job->end == JOB_STOPPED && job->has_asked && !has_agreed && all_succeeded) {
         job->end = JOB_DONE; /* what was asked came after their last step */
@@ -387,7 +388,7 @@ end_job (struct supervisor *supervisor, int signal, bool of_terminal)
 {
     struct job *job = supervisor->job;
     bool is_repeated = supervisor->is_signalled || signal != SIGTERM;
-    supervisor->is_signalled = true;
+    supervisor->is_signalled = job->is_called_off = true;
     if (!supervisor->stop_ms && supervisor->phase <= PHASE_TERMINAL)
         stop_job (supervisor, signal, of_terminal);
     else if (!supervisor->stop_ms) {

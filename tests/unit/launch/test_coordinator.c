@@ -349,13 +349,26 @@ test_restart (void)
     close_scene (&scene);
 }
 
-/* There, nothing can start again. */
+/* Where a machine is lost, or its launcher was told to stop, nothing can start again. */
 static void
-test_lost_machine (void)
+test_ends (void)
 {
     static const struct settings again = { .grace = 1, .num_machines = MACHINES, .main_process_ip = host0,
                                            .max_restarts = 1 };
-    for (int is_lost = 0; is_lost < 2; is_lost++) {
+    static const struct {
+        const char *what;
+        enum wire_end end;
+        const char *notice;
+        bool is_lost, may_restart;
+    } rows[] = {
+        { "where all have ended after a failure, the ranks start again", WIRE_END_FAILED, NULL, false, true },
+        { "there is no restart after a machine was lost", WIRE_END_FAILED, NULL, true, false },
+        { "ranks that have stopped because one of them was asked to start again", WIRE_END_ASKED, NULL, false, true },
+        { "but not if a launcher was asked, too", WIRE_END_ASKED, "by SIGTERM on host2", false, false },
+        { "nor after another stop", WIRE_END_STOPPED, NULL, false, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool is_lost = rows[i].is_lost;
         struct scene scene;
         open_scene (&scene);
         scene.peers.settings = &again;
@@ -363,9 +376,12 @@ test_lost_machine (void)
         scene.all[0].state = MACHINE_ENDED;
         scene.all[1].state = is_lost ? MACHINE_LOST : MACHINE_ENDED;
         scene.peer->is_dead = is_lost;
-        peers_set_outcome (&scene.peers, &(struct job_outcome){ .end = WIRE_END_FAILED, .status = 1 });
-        ok (coordinator_is_over (&scene.peers) && scene.peers.outcome.is_known == is_lost, "%s",
-            is_lost ? "there is no restart after a machine was lost" : "where all have ended, the ranks start again");
+        scene.peer->has_acknowledged = true;
+        scene.peers.notice = rows[i].notice ? strdup (rows[i].notice) : NULL;
+        peers_set_outcome (&scene.peers, &(struct job_outcome){ .end = rows[i].end, .status = FAIL_STOPPED });
+        ok (coordinator_is_over (&scene.peers) && scene.peers.outcome.is_known == !rows[i].may_restart, "%s",
+            rows[i].what);
+        free (scene.peers.notice);
         peers_release_outcome (&scene.peers.last);
         close_scene (&scene);
     }
@@ -537,7 +553,7 @@ main (void)
     test_answers ();
     test_listens ();
     test_restart ();
-    test_lost_machine ();
+    test_ends ();
     test_joined ();
     test_notices ();
     test_waits ();

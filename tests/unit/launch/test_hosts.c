@@ -446,6 +446,34 @@ test_outcome (void)
     ok (!outcome_find (&head), "unless the host's clock is not known so well");
 }
 
+/* Ranks that have stopped because one of them was asked to. */
+static void
+test_asked (void)
+{
+    static const struct {
+        const char *what;
+        enum wire_end ends[2];
+        int statuses[2];
+        bool may_go_on;
+    } rows[] = {
+        { "all have stopped, for a rank was asked to", { WIRE_END_ASKED, WIRE_END_ASKED },
+          { FAIL_STOPPED, FAIL_STOPPED }, true },
+        { "one host's launcher has a reason of its own", { WIRE_END_STOPPED, WIRE_END_ASKED },
+          { FAIL_STOPPED, FAIL_STOPPED }, false },
+        { "one host was told to end meanwhile", { WIRE_END_ASKED, WIRE_END_STOPPED }, { FAIL_STOPPED, 143 }, true },
+        { "no rank was asked", { WIRE_END_DONE, WIRE_END_DONE }, { 0, 0 }, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct link links[2] = { 0 };
+        struct head head = { .links = links, .count = 2 };
+        for (int j = 0; j < 2; j++)
+            links[j] = (struct link){ .name = "a", .state = LINK_ENDED, .end = rows[i].ends[j],
+                                      .status = rows[i].statuses[j] };
+        ok (outcome_may_go_on (&head) == rows[i].may_go_on, "%s", rows[i].what);
+        ok (outcome_status (&head, NULL) == (rows[i].ends[0] ? FAIL_STOPPED : 0), "and the status is right");
+    }
+}
+
 /* Whoever says whose end made it give up is believed, rather than clocks. */
 static void
 test_words (void)
@@ -641,6 +669,7 @@ main (void)
     test_wire ();
     test_job_spec ();
     test_outcome ();
+    test_asked ();
     test_words ();
     test_orders ();
     test_mpi_launcher ();
