@@ -14,6 +14,7 @@
 #include "hosts/peers/peers.h"
 #include "launch/job/job.h"
 #include "launch/job/port_lock.h"
+#include "launch/machine/cgroup.h"
 #include "launch/machine/end_time.h"
 #include "launch/plan/external_launcher.h"
 #include "launch/plan/plan.h"
@@ -22,6 +23,7 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/io.h"
+#include "util/memtier.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -364,6 +366,29 @@ make_memtier (struct launch *launch, struct fail *fail)
     return 0;
 }
 
+/* What --memory_checkpoint_every may take: how large a state is, only the ranks will know. */
+static void
+print_memory (const struct launch *launch)
+{
+    const struct memtier *memtier = launch->plan.memtier;
+    bool has_copies = launch->host_job && launch->host_job->share.machines > 1;
+    struct cgroup_limits limits;
+    const char *source;
+    AUTO_STRBUF struct strbuf text = { 0 };
+    if (!memtier || !launch->config->settings.memory_checkpoint_every)
+        return;
+    cgroup_own_limits (&limits);
+    memtier_limit (memtier, limits.memory_file);
+    uint64_t left = memtier_free_bytes (memtier, &source) >> 20;
+    strbuf_printf (&text, "checkpoints in memory take up to %d x what each rank saves", has_copies
+                   ? MEMTIER_BUFFERS : MEMTIER_BUFFERS_ALONE);
+    if (has_copies)
+        strbuf_printf (&text, ", and %d x that on another host", MEMTIER_COPY_BUFFERS);
+    strbuf_printf (&text, "; %s has %llu MiB left for them", source, (unsigned long long) left);
+    if (text.text)
+        print_note ("", text.text, "");
+}
+
 /* --report_bindings */
 static void
 print_bindings (const struct plan *plan)
@@ -406,6 +431,7 @@ run_plan (struct launch *launch, struct fail *fail)
             print_note ("", plan->notes.items[i], "");
         if (plan->logs.run)
             print_note ("the ranks' output is in ", plan->logs.run, "");
+        print_memory (launch);
     }
     print_bindings (plan);
     if (!*plan->job_id && job_make_id (plan->job_id, fail))

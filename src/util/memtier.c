@@ -65,7 +65,13 @@ memtier_begin (const struct memtier *memtier, int local_world_size, int64_t rest
     header->rank_count = (uint32_t) local_world_size;
     header->restarts = (uint64_t) restarts;
     snprintf (header->job_id, sizeof header->job_id, "%s", job_id);
-    snprintf (header->limit_file, sizeof header->limit_file, "%s", limit_file);
+    memtier_limit (memtier, limit_file);
+}
+
+void
+memtier_limit (const struct memtier *memtier, const char *limit_file)
+{
+    snprintf (memtier->header->limit_file, sizeof memtier->header->limit_file, "%s", limit_file);
 }
 
 int

@@ -98,6 +98,9 @@ int memtier_write (const struct memtier *memtier, const void *bytes, size_t leng
 int memtier_read (const struct memtier *memtier, void *bytes, size_t length, uint64_t at);
 /** @} */
 
+/** The control group of the job may limit it: there is how much, and how much is used; "": it does not. */
+void memtier_limit (const struct memtier *memtier, const char *limit_file);
+
 /** @return how many bytes may still be put into memory.  @param[out] source  what limits them, for people */
 uint64_t memtier_free_bytes (const struct memtier *memtier, const char **source);
 

@@ -90,6 +90,13 @@ for victim in launcher supervisor both; do
         esac && { finish; test $? -ne 99; } && gone $below $all'
 done
 
+# What is free differs from moment to moment.
+test_expect_success 'its size is said before: how many states, and what is left for them' '
+    "$accelerate" launch --cpu --num_processes 2 --max_restarts 1 --memory_checkpoint_every 5 true 2>notes && cat notes &&
+    grep -E "^accelerate: note: checkpoints in memory take up to 2 x what each rank saves; (this host|the control group of the job) has [1-9][0-9]* MiB left for them$" notes &&
+    "$accelerate" launch --cpu --num_processes 2 --max_restarts 1 true 2>notes && ! grep checkpoints notes &&
+    "$accelerate" launch --cpu --quiet --num_processes 2 --max_restarts 1 --memory_checkpoint_every 5 true 2>notes &&
+    ! test -s notes'
 test_expect_success 'it needs restarts, and files of any size' '
     test_exit 2 "$accelerate" launch --cpu --memory_checkpoint_every 5 "$resume" 2>error &&
     grep "memory_checkpoint_every needs max_restarts" error &&
