@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs that hang, each for another reason: stalls BUG.  Rank 1 is to blame, and the line of each bug is marked with
- * its name.  And programs that do not hang: stalls compute, stalls many COLLECTIVES. */
+ * its name.  And programs that do not hang: stalls compute, stalls alone SECONDS, stalls many COLLECTIVES. */
 #include <accel/accel.h>
 
 #include "tests/must.h"
@@ -134,6 +134,18 @@ begin_stops (void)
     _exit (0);
 }
 
+/* Rank 0 evaluates, without a call of the library. */
+static void
+evaluate_alone (double seconds)
+{
+    struct timespec begin, now;
+    clock_gettime (CLOCK_MONOTONIC, &begin);
+    do {
+        turns++;
+        clock_gettime (CLOCK_MONOTONIC, &now);
+    } while ((double) (now.tv_sec - begin.tv_sec) + (double) (now.tv_nsec - begin.tv_nsec) / 1e9 < seconds);
+}
+
 static void
 call_often (long calls)
 {
@@ -151,7 +163,10 @@ main (int argc, char **argv)
 {
     const char *bug = argc > 1 ? argv[1] : "";
     MUST (accel_open (&acc, NULL, &err));
-    if (argc > 2)
+    if (argc > 2 && !strcmp (bug, "alone")) {
+        if (!accel_comm_rank (accel_world (acc)))
+            evaluate_alone (atof (argv[2]));
+    } else if (argc > 2)
         call_often (atol (argv[2]));
     for (int step = 0; step < 4; step++) {
         if (step == 3)

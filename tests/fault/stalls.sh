@@ -47,6 +47,10 @@ frame () {
 is_right () {
     grep -n "BUG $1 \*/" "$source" | cut -d : -f 1 | sed 's/^/stalls.c:/' >"$2.lines"
     case $1 in
+    loop)
+        grep -q '^accelerate: warning: rank 1 has made no progress; ranks 0, 2 have been waiting for ' "$2" &&
+            grep -q '^accelerate: note: rank 1 has been computing without a call of libaccel for ' "$2.all"
+        ;;
     order) grep -q '^accelerate: warning: all ranks are waiting for each other, for ' "$2" ;;
     *) grep -q '^accelerate: warning: rank 1 has made no progress; ranks 0, 2 have been waiting for ' "$2" ;;
     esac && ! grep -q "WARNING: " "$2" && frame 1 "$2" >"$2.frame" && test -s "$2.frame" && grep -qxFf "$2.lines" "$2.frame"
@@ -87,6 +91,10 @@ test_expect_success 'no warning while all compute, nor with --stall_timeout 0' '
     "$accelerate" launch --cpu --num_processes 3 --stall_timeout 1 "$program" compute >out 2>&1 && cat out &&
     test "$(grep -vc "^done$" out)" = 0 && start pipe never --stall_timeout 0 && sleep 3 && kill -TERM $launcher &&
     { wait $launcher; test $? = 143; } && cat never && ! grep -q warning never'
+test_expect_success 'a rank that evaluates alone for five times the timeout gets a note, and no warning' '
+    "$accelerate" launch --cpu --num_processes 3 --stall_timeout 1 "$program" alone 5 >out 2>&1 && cat out &&
+    test "$(grep -c "^done$" out)" = 3 && ! grep "accelerate: warning" out &&
+    test "$(grep -c "^accelerate: note: rank 0 has been computing without a call of libaccel for .*, and ranks 1-2 are waiting (.accelerate stacks [0-9a-f]*. shows where; a warning comes after 10 s)$" out)" = 1'
 test_expect_success 'the table of a signal has times and the place in the program' '
     start pipe table && sleep 3 && stop && cat table &&
     grep -q "^    rank 1: computing after accel_wait_for_everyone at .*stalls.c:[0-9]* for [2-9].* s, in read_batch (stalls.c:" \

@@ -285,9 +285,10 @@ const struct option options[] = {
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",
       .help = "seconds without progress until ranks' stacks are shown",
       .doc = "If ranks have been waiting in calls of libaccel for so many seconds, and those that they are waiting for "
-             "have made no progress for as long, a warning names these ranks and shows the stacks of all ranks. Later "
-             "warnings come after twice the time each. The job continues; libaccel's own timeout (ACCEL_TIMEOUT_MS, "
-             "30 minutes) ends it. 0 turns the warnings off. See accelerate-stacks(1)." },
+             "have made no progress for as long, a warning names these ranks and shows the stacks of all ranks. Ranks "
+             "that compute meanwhile, as in an evaluation, get a note of one line, and the warning after ten times as "
+             "long. Later warnings come after twice the time each. The job continues; libaccel's own timeout "
+             "(ACCEL_TIMEOUT_MS, 30 minutes) ends it. 0 turns the warnings off. See accelerate-stacks(1)." },
     { .key = "time_limit", OPT_INT (time_limit, 0, 1000000000), .dflt = "0", .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",
       .help = "seconds after which ranks are asked to save and stop",

@@ -2,7 +2,10 @@
 /* Looking for stalls in the ranks' ledgers; see stall.h.
  *
  * A rank that waits inside libaccel shows signs of life all the time, since it looks there for the ends of other ranks.
- * So it can be told from one that computes, or is blocked elsewhere, without asking it. */
+ * So it can be told from one that computes, or is blocked elsewhere, without asking it.
+ *
+ * A rank that computes while others wait may be in an endless loop, or in an evaluation that takes long: its processor
+ * time is a sign of life that both give.  So such ranks have PATIENCE times as long, and until then there is a note. */
 #include <config.h>
 
 #include "launch/job/stall.h"
@@ -10,10 +13,13 @@
 #include "util/clock.h"
 #include "util/procfs.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum {
     LOOKS = 8,            /* per timeout */
+    IDLE_LOOKS = 3,       /* one after the other: then it does not compute any more */
+    PATIENCE = 10,        /* timeouts, with ranks that compute */
     MOST_MS = 10000,      /* between looks */
     LEAST_MS = 50,
     SIGN_OF_LIFE_MS = 3000, /* waiting ranks give one each 50 ms, as far as they get a processor */
@@ -64,6 +70,29 @@ has_stopped (pid_t pid)
     return pid > 0 && procfs_read_stat (pid, &stat) && (stat.state == 'T' || stat.state == 't');
 }
 
+/* What the main thread of @pid has worked, or would have if it had got a processor; 0: the kernel does not say. */
+static uint64_t
+work_of (pid_t pid)
+{
+    char text[96];
+    unsigned long long ran_ns, waited_ns;
+    bool is_known = pid > 0 && procfs_read (pid, "schedstat", text, sizeof text) > 0
+                    && sscanf (text, "%llu %llu", &ran_ns, &waited_ns) == 2;
+    return is_known ? ran_ns + waited_ns : 0;
+}
+
+/* Whether it works for at least half of the time. */
+static void
+look_at_work (struct stall_rank *seen, pid_t pid, int64_t now_ms)
+{
+    uint64_t work_ns = work_of (pid);
+    int64_t worked_ms = work_ns > seen->work_ns ? (int64_t) (work_ns - seen->work_ns) / 1000000 : 0;
+    bool is_idle = seen->is_stopped || !seen->work_ns || worked_ms * 2 < now_ms - seen->looked_ms;
+    seen->idle_looks = is_idle ? seen->idle_looks + 1 : 0;
+    seen->work_ns = work_ns;
+    seen->looked_ms = now_ms;
+}
+
 /* A rank that was stopped begins anew when it continues. */
 static void
 look_at (struct stall_rank *seen, const struct job_rank *rank, const struct jobseg_slot *slot, int64_t now_ms)
@@ -74,9 +103,10 @@ look_at (struct stall_rank *seen, const struct job_rank *rank, const struct jobs
     jobseg_latest (slot, &latest);
     uint64_t sum = mix (atomic_load (&slot->ledger_count), latest.done);
     sum = mix (mix (sum, atomic_load (&slot->state)), atomic_load (&slot->generation));
-    sum = mix (sum, atomic_load (&slot->progress.step));
+    sum = mix (mix (sum, atomic_load (&slot->progress.step)), atomic_load (&slot->progress.version));
     seen->is_waiting = is_waiting (slot);
     seen->is_stopped = has_stopped (pid);
+    look_at_work (seen, pid, now_ms);
     if (sum == seen->seen && !(was_stopped && !seen->is_stopped))
         return;
     seen->seen = sum;
@@ -88,8 +118,10 @@ struct view {
     int waiting;  /* for as long as the timeout */
     int held_up;  /* neither wait nor make progress, for as long */
     int stopped;  /* of these */
+    int computing; /* of these */
     int active;   /* have done something since */
     int64_t waited_ms; /* the longest wait */
+    int64_t computed_ms; /* the same of those that compute */
 };
 
 static bool
@@ -120,8 +152,12 @@ find_view (const struct stall *stall, const struct job *job, int64_t now_ms)
             if (now_ms - seen->since_ms > view.waited_ms)
                 view.waited_ms = now_ms - seen->since_ms;
         } else {
+            bool computes = seen->idle_looks < IDLE_LOOKS;
             view.held_up++;
             view.stopped += seen->is_stopped;
+            view.computing += computes;
+            if (computes && now_ms - seen->since_ms > view.computed_ms)
+                view.computed_ms = now_ms - seen->since_ms;
         }
     }
     return view;
@@ -163,6 +199,24 @@ put_headline (struct stall *stall, const struct job *job, const struct view *vie
                        job->plan->host);
     stacks_put_seconds ((double) view->waited_ms / 1000, out);
     strbuf_add_char (out, '\n');
+}
+
+/* In place of a warning.  Who wants to know more can ask. */
+static void
+put_note (struct stall *stall, const struct job *job, const struct view *view, int64_t now_ms)
+{
+    struct strbuf *out = &stall->text;
+    strbuf_add (out, "accelerate: note: ");
+    int count = put_ranks (stall, job, false, now_ms, out);
+    strbuf_printf (out, " %s been computing without a call of libaccel for ", count > 1 ? "have" : "has");
+    stacks_put_seconds ((double) view->computed_ms / 1000, out);
+    strbuf_add (out, ", and ");
+    count = put_ranks (stall, job, true, now_ms, out);
+    strbuf_printf (out, " %s waiting ('accelerate stacks %s' shows where; a warning comes after ",
+                   count > 1 ? "are" : "is", job->plan->job_id);
+    stacks_put_seconds ((double) (job->plan->stall_s * PATIENCE), out);
+    strbuf_add (out, ")\n");
+    stall->is_noted = true;
 }
 
 static void
@@ -214,6 +268,13 @@ look (struct stall *stall, struct job *job, int64_t now_ms)
     struct view view = find_view (stall, job, now_ms);
     if (!view.waiting || (!view.held_up && view.active)) {
         stall->warn_ms = 0;
+        stall->is_noted = false;
+        return;
+    }
+    if (view.computing && view.computing == view.held_up && view.computed_ms < job->plan->stall_s * 1000 * PATIENCE) {
+        stall->warn_ms = 0;
+        if (!stall->is_noted)
+            put_note (stall, job, &view, now_ms);
         return;
     }
     if (!stall->warn_ms) {

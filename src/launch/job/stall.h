@@ -12,6 +12,9 @@ struct stall_rank {
     int64_t since_ms; /* CLOCK_MONOTONIC: when that was first seen */
     bool is_waiting;  /* in a call, for other ranks */
     bool is_stopped;  /* by a signal */
+    int idle_looks;   /* one after the other at which it had hardly worked since the one before */
+    uint64_t work_ns; /* of its main thread, when we last looked */
+    int64_t looked_ms; /* when that was */
 };
 
 /** {0} is one that has seen nothing. */
@@ -21,6 +24,7 @@ struct stall {
     int64_t looked_ms;
     int64_t warn_ms;  /* when to warn, again if need be; 0: nothing stalls */
     int64_t pause_ms; /* until the warning after that */
+    bool is_noted;    /* that ranks compute while others wait */
     struct stacks stacks;     /* those that `names` is about */
     struct stack_names names; /* pid 0: no warning is being written */
     int64_t names_until_ms;

@@ -13,6 +13,9 @@ static struct {
     int64_t now_ms;
     int64_t names_ms;  /* what finding names takes */
     int64_t named_ms;  /* when they are found */
+    int64_t begin_ms;  /* of a run */
+    int64_t work_until_ms; /* rank 1 works until then, since `begin_ms` */
+    int64_t call_ms;   /* when it logs something; 0: never */
     struct strbuf *said;
 } world = { .now_ms = 1000000 };
 
@@ -38,7 +41,17 @@ say_lines (struct strbuf *text)
     strbuf_truncate (text, 0);
 }
 
+/* /proc/PID/schedstat: half of its work is waiting for a processor. */
+static ssize_t
+read_work (char *text, size_t size)
+{
+    int64_t until_ms = world.now_ms < world.work_until_ms ? world.now_ms : world.work_until_ms;
+    int64_t work_ns = (until_ms - world.begin_ms) * 1000000 / 2 + 1;
+    return snprintf (text, size, "%lld %lld 7\n", (long long) work_ns, (long long) work_ns);
+}
+
 #define clock_ms() (world.now_ms)
+#define procfs_read(pid, name, text, size) read_work (text, size)
 #define stacks_take(stacks, wait_ms) (void) (world.now_ms += wait_ms)
 #define stacks_start(stacks, names) start_names (names)
 #define stacks_read(names) (world.now_ms >= world.named_ms)
@@ -67,7 +80,7 @@ make_ranks (void)
     atomic_store (&slots[0]->heartbeat_ns, jobseg_now_ns () + UINT64_C (3600000000000));
 }
 
-/* The lines that say when the next warning comes, of what is said within @ms. */
+/* The lines that say when the next warning comes, of what is said within @ms; a note is there as "note". */
 static void
 run (int64_t ms, int64_t names_ms, struct strbuf *said)
 {
@@ -75,13 +88,46 @@ run (int64_t ms, int64_t names_ms, struct strbuf *said)
     AUTO_STRBUF struct strbuf all = { 0 };
     world.names_ms = names_ms;
     world.said = &all;
+    world.begin_ms = world.now_ms;
     for (int64_t end_ms = world.now_ms + ms; world.now_ms < end_ms;) {
+        if (world.call_ms && world.now_ms >= world.begin_ms + world.call_ms) {
+            atomic_fetch_add (&jobseg_slot (&job.segment, 1)->progress.version, 2);
+            world.call_ms = 0;
+        }
         int64_t next_ms = stall_serve (&stall, &job);
         world.now_ms = next_ms > world.now_ms ? next_ms : world.now_ms + 1;
     }
     stall_end (&stall);
-    for (const char *at = all.text; at && (at = strstr (at, "comes in ")); at++)
-        strbuf_printf (said, "%.*s,", (int) strcspn (at + 9, " "), at + 9);
+    for (const char *at = all.text; at && *at; at += strcspn (at, "\n") + 1) {
+        static const char note[] = "accelerate: note: rank 1 has been computing without a call of libaccel for 1";
+        const char *next = strstr (at, "comes in ");
+        if (!strncmp (at, note, sizeof note - 1))
+            strbuf_add (said, "note,");
+        else if (next && next < at + strcspn (at, "\n"))
+            strbuf_printf (said, "%.*s,", (int) strcspn (next + 9, " "), next + 9);
+    }
+}
+
+static void
+test_computing (void)
+{
+    static const struct {
+        const char *what, *said;
+        int64_t run_ms, work_ms, call_ms;
+    } rows[] = {
+        { "a rank that computes gets a note, and ten times as long", "note,", 9800, 100000, 0 },
+        { "then there are warnings", "note,1,2,", 11500, 100000, 0 },
+        { "after a call it has as long again, and another note", "note,note,", 14000, 100000, 5000 },
+        { "one that stops to compute gets a warning soon", "note,1,", 5800, 5000, 0 },
+        { "one that has stopped before gets it at once", "1,2,", 2600, 300, 0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        AUTO_STRBUF struct strbuf said = { 0 };
+        world.work_until_ms = world.now_ms + rows[i].work_ms;
+        world.call_ms = rows[i].call_ms;
+        run (rows[i].run_ms, 0, &said);
+        is_text (said.text, rows[i].said, rows[i].what);
+    }
 }
 
 int
@@ -98,6 +144,7 @@ main (void)
     is_text (quick.text, "1,2,4,8,", "warnings after 1, 1, 2, 4 seconds");
     run (11000, 900, &slow);
     is_text (slow.text, "1,2,4,8,", "also if it takes long to find the names: that is no gap in which we were stopped");
+    test_computing ();
     jobseg_detach (&job.segment);
     return done_testing ();
 }
