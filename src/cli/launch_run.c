@@ -375,7 +375,7 @@ print_memory (const struct launch *launch)
     struct cgroup_limits limits;
     const char *source;
     AUTO_STRBUF struct strbuf text = { 0 };
-    if (!memtier || !launch->config->settings.memory_checkpoint_every)
+    if (!memtier || !launch->config->settings.memory_checkpoint_every || launch->plan.restarts)
         return;
     cgroup_own_limits (&limits);
     memtier_limit (memtier, limits.memory_file);
