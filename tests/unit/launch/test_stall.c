@@ -41,17 +41,19 @@ say_lines (struct strbuf *text)
     strbuf_truncate (text, 0);
 }
 
-/* /proc/PID/schedstat: half of its work is waiting for a processor. */
+/* /proc/PID/schedstat: half of its work is waiting for a processor.  Rank 2 does nothing. */
 static ssize_t
-read_work (char *text, size_t size)
+read_work (pid_t pid, char *text, size_t size)
 {
+    if (pid == 2)
+        return snprintf (text, size, "1 1 1\n");
     int64_t until_ms = world.now_ms < world.work_until_ms ? world.now_ms : world.work_until_ms;
     int64_t work_ns = (until_ms - world.begin_ms) * 1000000 / 2 + 1;
     return snprintf (text, size, "%lld %lld 7\n", (long long) work_ns, (long long) work_ns);
 }
 
 #define clock_ms() (world.now_ms)
-#define procfs_read(pid, name, text, size) read_work (text, size)
+#define procfs_read(pid, name, text, size) read_work (pid, text, size)
 #define stacks_take(stacks, wait_ms) (void) (world.now_ms += wait_ms)
 #define stacks_start(stacks, names) start_names (names)
 #define stacks_read(names) (world.now_ms >= world.named_ms)
@@ -59,14 +61,15 @@ read_work (char *text, size_t size)
 #define output_sink_say_lines(sink, text) say_lines (text)
 #include "launch/job/stall.c"
 
-enum { RANKS = 2 };
+enum { RANKS = 3 };
 static struct plan plan = { .world_size = RANKS, .stall_s = 1 };
-static struct plan_process processes[RANKS] = { { .rank = 0 }, { .rank = 1 } };
+static struct plan_process processes[RANKS] = { { .rank = 0 }, { .rank = 1 }, { .rank = 2 } };
 static struct job_rank ranks[RANKS] = { { .process = &processes[0], .pid = 1 },
-                                        { .process = &processes[1], .pid = 1 } };
+                                        { .process = &processes[1], .pid = 1 },
+                                        { .process = &processes[2], .pid = 2 } };
 static struct job job = { .plan = &plan, .ranks = ranks, .count = RANKS, .alive = RANKS };
 
-/* Rank 0 waits in a collective, and gives signs of life; rank 1 does not come. */
+/* Ranks 0 and 2 wait in a collective, and give signs of life; rank 1 does not come. */
 static void
 make_ranks (void)
 {
@@ -75,9 +78,11 @@ make_ranks (void)
         slots[i] = jobseg_slot (&job.segment, i);
         atomic_store (&slots[i]->state, JOBSEG_READY);
     }
-    slots[0]->ledger[0] = (struct jobseg_record){ .sequence = 1, .number = 1 };
-    atomic_store (&slots[0]->ledger_count, 1);
-    atomic_store (&slots[0]->heartbeat_ns, jobseg_now_ns () + UINT64_C (3600000000000));
+    for (int i = 0; i < RANKS; i += 2) {
+        slots[i]->ledger[0] = (struct jobseg_record){ .sequence = 1, .number = 1 };
+        atomic_store (&slots[i]->ledger_count, 1);
+        atomic_store (&slots[i]->heartbeat_ns, jobseg_now_ns () + UINT64_C (3600000000000));
+    }
 }
 
 /* The lines that say when the next warning comes, of what is said within @ms; a note is there as "note". */
@@ -114,17 +119,20 @@ test_computing (void)
     static const struct {
         const char *what, *said;
         int64_t run_ms, work_ms, call_ms;
+        bool is_blocked; /* rank 2 does not come, either */
     } rows[] = {
-        { "a rank that computes gets a note, and ten times as long", "note,", 9800, 100000, 0 },
-        { "then there are warnings", "note,1,2,", 11500, 100000, 0 },
-        { "after a call it has as long again, and another note", "note,note,", 14000, 100000, 5000 },
-        { "one that stops to compute gets a warning soon", "note,1,", 5800, 5000, 0 },
-        { "one that has stopped before gets it at once", "1,2,", 2600, 300, 0 },
+        { "a rank that computes gets a note, and ten times as long", "note,", 9800, 100000, 0, false },
+        { "then there are warnings", "note,1,2,", 11500, 100000, 0, false },
+        { "after a call it has as long again, and another note", "note,note,", 14000, 100000, 5000, false },
+        { "one that stops to compute gets a warning soon", "note,1,", 5800, 5000, 0, false },
+        { "one that has stopped before gets it at once", "1,2,", 2600, 300, 0, false },
+        { "and one that computes beside one that is blocked", "1,2,", 2600, 100000, 0, true },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         AUTO_STRBUF struct strbuf said = { 0 };
         world.work_until_ms = world.now_ms + rows[i].work_ms;
         world.call_ms = rows[i].call_ms;
+        atomic_store (&jobseg_slot (&job.segment, 2)->ledger_count, rows[i].is_blocked ? 0 : 1);
         run (rows[i].run_ms, 0, &said);
         is_text (said.text, rows[i].said, rows[i].what);
     }
