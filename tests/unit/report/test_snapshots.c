@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports of runs: which of many histograms and images are kept, and what an image is. */
+/* Reports of runs: which lines count, which of many histograms and images are kept, and what an image is. */
 #include <config.h>
 
+#include "report/metrics.h"
 #include "report/png.h"
 #include "report/snapshots.h"
+#include "tests/scratch.h"
 #include "tests/tap.h"
 #include "util/base64.h"
+#include "util/io.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,9 +174,25 @@ test_limits (void)
     snapshots_release (&list);
 }
 
+static void
+test_lines (void)
+{
+    static const char text[] = "{\"step\": 1, \"values\": {\"loss\": 2}}\n\n{\"step\": 2, \"values\": {\"loss\": 1}}\n"
+                               "{\"step\": 3, \"val\n";
+    struct fail fail = { 0 };
+    struct metrics metrics = { 0 };
+    char path[PATH_MAX];
+    snprintf (path, sizeof path, "%s/metrics.jsonl", scratch_folder ());
+    ok (!io_write_file (path, text, strlen (text), 0600, &fail) && !metrics_read (&metrics, path, &fail), "a file");
+    ok (metrics.count == 1, "its series");
+    ok (metrics.skipped == 1 && metrics.first_skipped == 4, "a line that is cut off is skipped, and no other");
+    metrics_release (&metrics);
+}
+
 int
 main (void)
 {
+    test_lines ();
     test_base64 ();
     test_png ();
     test_snapshots ();
