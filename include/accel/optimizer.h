@@ -69,7 +69,8 @@ ACCEL_API const char *accel_optimizer_state_name (const struct accel_optimizer *
 /**
  * @return the state tensor @p name of parameter @p parameter: contiguous float32 on the device of the model, which may
  *         be read and written between steps, and moves only with the model (accel_prepare()); NULL if there is none of
- *         that name, if its group does not need it, or if the parameter is not trained
+ *         that name, if its group does not need it, if the parameter is not trained, or if this process has only a part
+ *         of it on a GPU (accel_model_set_sharding())
  */
 ACCEL_API DLTensor *accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter,
                                                   const char *name);

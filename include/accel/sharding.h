@@ -78,8 +78,10 @@ struct accel_sharding_options {
  * each process writes its share (`state_dict_type` of accel_project_configuration), and accel_save_model() the masters
  * if it is to save them.  Checkpoints are loaded by any number of processes, with sharding or without.
  *
- * A sharded model is in host memory, shares no tensor with another model, has no 8-bit parameters, and cannot be used
- * with the program's own optimizers, local SGD and accel_join_uneven_inputs().
+ * A model that accel_prepare() puts on a GPU can have ACCEL_SHARDING_OPTIMIZER, without offloading.  There is room for
+ * this process's chunks only then: accel_optimizer_state_tensor() is NULL for what is cut.  A sharded model shares no
+ * tensor with another model, has no 8-bit parameters, and cannot be used with the program's own optimizers, local SGD,
+ * accel_join_uneven_inputs() and CUDA graphs of steps.  Nor can one that the program has put on a GPU.
  *
  * accel_prepare() then also returns ACCEL_ERR_SYSTEM on all processes if one of them cannot have its file: a folder
  * that is missing, or a disk that is full.

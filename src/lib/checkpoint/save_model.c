@@ -342,9 +342,7 @@ save_model (struct save *save, const struct accel_save_model_options *options, s
     enum accel_status status = checkpoint_agree (save->acc, save->site, plan (save, options, err), err);
     if (status)
         return status;
-    if (save->is_collected && sharding_is_on (save->model))
-        status = sharding_collect_masters (save->model, save->site, err);
-    if (!status && main)
+    if (main)
         status = weights_save_begin (&save->target, save->directory, err);
     status = checkpoint_agree (save->acc, save->site, status, err);
     if (!status)
@@ -380,6 +378,8 @@ accel_save_model_at (const char *file, int line, size_t options_size, struct acc
     status = sharding_summon (model, &site, &own);
     if (!status)
         status = cut_collect_model (model, acc, &site, &own);
+    if (!status && save.is_collected && sharding_is_on (model)) /* before they are listed: whole ones are elsewhere */
+        status = sharding_collect_masters (model, &site, &own);
     if (!status)
         status = save_model (&save, options, &own);
     cut_end_collect_model (model);

@@ -12,6 +12,7 @@
 #include "lib/base/tensor.h"
 #include "lib/state/state_object.h"
 #include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/packed.h"
 #include "util/cleanup.h"
 #include "util/memory.h"
 
@@ -34,7 +35,7 @@ struct origin {
     bool frozen; /* nothing has changed it, unless the program has */
 };
 
-struct stretch {
+struct extent {
     char *home;
     size_t bytes;
     size_t at; /* on the device */
@@ -45,8 +46,10 @@ struct stretch {
 struct block {
     void **slot; /* what points to it */
     void *home, *there;
-    size_t bytes;
+    size_t bytes, there_bytes; /* the latter are fewer if it is packed */
     struct accel_optimizer *optimizer; /* whose states it has, to which tensors point; NULL: a master */
+    size_t index;                      /* of the master */
+    void **places; /* of states at home, if they are packed on the device; NULL: in the order of packed.h */
 };
 
 /** What a model computes numbers in. */
@@ -60,7 +63,7 @@ struct placement {
     DLDevice home;
     struct origin *origins; /* in the order of their memory */
     size_t origin_count;
-    struct stretch *stretches;
+    struct extent *stretches;
     size_t stretch_count;
     char *memory; /* of all stretches */
     struct block *blocks; /* while they move; NULL: they do not */
@@ -118,7 +121,7 @@ lay_out (struct placement *placement, const struct accel_model *model)
     qsort (placement->origins, placement->origin_count, sizeof *placement->origins, compare_origins);
     for (size_t i = 0; i < placement->origin_count; i++) {
         const struct origin *origin = &placement->origins[i];
-        struct stretch *last = placement->stretch_count ? &placement->stretches[placement->stretch_count - 1] : NULL;
+        struct extent *last = placement->stretch_count ? &placement->stretches[placement->stretch_count - 1] : NULL;
         if (!origin->data)
             continue;
         if (last && origin->data <= last->home + last->bytes) {
@@ -129,7 +132,7 @@ lay_out (struct placement *placement, const struct accel_model *model)
         } else {
             size_t at = (end + STRETCH_BYTES - 1) / STRETCH_BYTES * STRETCH_BYTES;
             last = &placement->stretches[placement->stretch_count++];
-            *last = (struct stretch){ .home = origin->data, .bytes = origin->bytes, .ours = origin->ours,
+            *last = (struct extent){ .home = origin->data, .bytes = origin->bytes, .ours = origin->ours,
                                       .frozen = origin->frozen,
                                       .at = at + (uintptr_t) origin->data % ELEMENT_BYTES };
         }
@@ -151,13 +154,17 @@ list_blocks (struct placement *placement, struct accel_model *model)
         return false;
     for (size_t i = 0; i < model->count; i++) {
         DLTensor *master = &model->masters[i].tensor;
-        if (master->data)
-            placement->blocks[placement->block_count++]
-                = (struct block){ .slot = &master->data, .bytes = accel_tensor_count (master) * sizeof (float) };
+        size_t elements = accel_tensor_count (master);
+        if (!master->data)
+            continue;
+        placement->blocks[placement->block_count++] = (struct block){
+            .slot = &master->data, .bytes = elements * sizeof (float), .index = i,
+            .there_bytes = (sharding_is_on (model) ? packed_room (model, i) : elements) * sizeof (float) };
     }
     for (struct accel_optimizer *optimizer = model->optimizers; optimizer; optimizer = optimizer->beside)
         placement->blocks[placement->block_count++] = (struct block){
-            .slot = &optimizer->state_memory, .bytes = optimizer->state_bytes, .optimizer = optimizer };
+            .slot = &optimizer->state_memory, .bytes = optimizer->state_bytes, .optimizer = optimizer,
+            .there_bytes = sharding_is_on (model) ? packed_state_bytes (optimizer) : optimizer->state_bytes };
     return true;
 }
 
@@ -169,7 +176,7 @@ check_others (const struct accel_model *model, const struct accel *acc, struct a
     for (const struct accel_model *other = model_first (acc); other; other = model_next (other)) {
         const struct placement *theirs = other->placement;
         for (size_t i = 0, j = 0; theirs && i < mine->stretch_count && j < theirs->stretch_count;) {
-            const struct stretch *a = &mine->stretches[i], *b = &theirs->stretches[j];
+            const struct extent *a = &mine->stretches[i], *b = &theirs->stretches[j];
             if (a->home < b->home + b->bytes && b->home < a->home + a->bytes)
                 return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                                    "the model shares memory with another one, which accel_prepare has placed on %s:%d: "
@@ -187,16 +194,29 @@ check_others (const struct accel_model *model, const struct accel *acc, struct a
 
 /* ---- changing places ---- */
 
+/* States keep their distances, unless they are packed. */
+static void
+set_states (const struct block *block, void *memory)
+{
+    struct accel_optimizer *optimizer = block->optimizer;
+    bool is_packed = sharding_is_on (optimizer->model), is_home = memory == block->home;
+    uintptr_t old = (uintptr_t) *block->slot;
+    if (is_packed && !(is_home && block->places)) {
+        packed_place_states (optimizer, memory, !is_home);
+        return;
+    }
+    for (size_t i = 0; i < optimizer->model->count * optimizer->state_count; i++) {
+        DLTensor *state = optimizer->state_tensors[i];
+        if (state)
+            state->data = is_packed ? block->places[i] : memory_at (memory, (uintptr_t) state->data - old, 1);
+    }
+}
+
 static void
 set_block (const struct block *block, void *memory)
 {
-    struct accel_optimizer *optimizer = block->optimizer;
-    uintptr_t old = (uintptr_t) *block->slot;
-    for (size_t i = 0; optimizer && i < optimizer->model->count * optimizer->state_count; i++) {
-        DLTensor *state = optimizer->state_tensors[i];
-        if (state)
-            state->data = memory_at (memory, (uintptr_t) state->data - old, 1);
-    }
+    if (block->optimizer)
+        set_states (block, memory);
     *block->slot = memory;
 }
 
@@ -217,7 +237,7 @@ set_device (struct accel_model *model, DLDevice device)
 static void
 switch_tensors (const struct placement *placement, DLDevice device)
 {
-    const struct stretch *stretch = placement->stretches;
+    const struct extent *stretch = placement->stretches;
     for (size_t i = 0; i < placement->origin_count; i++) {
         const struct origin *origin = &placement->origins[i];
         origin->tensor->device = device;
@@ -240,6 +260,16 @@ restore_tensors (const struct placement *placement)
     }
 }
 
+static void
+free_blocks (struct placement *placement)
+{
+    for (size_t i = 0; i < placement->block_count; i++)
+        free (placement->blocks[i].places);
+    free (placement->blocks);
+    placement->blocks = NULL;
+    placement->block_count = 0;
+}
+
 /* Free all but what is at home, or on the device. */
 static void
 end_placement (struct accel_model *model)
@@ -248,7 +278,7 @@ end_placement (struct accel_model *model)
     model->placement = NULL;
     free (placement->origins);
     free (placement->stretches);
-    free (placement->blocks);
+    free_blocks (placement);
     free (placement->scales);
     free (placement);
 }
@@ -274,6 +304,20 @@ destroy_scratch (const struct scratch *scratch, const struct memory *memory, DLD
 }
 
 /* ---- to the device ---- */
+
+/* States may lie anywhere at home, where they are if they have to go back before model_settle(). */
+static bool
+note_places (struct block *block)
+{
+    const struct accel_optimizer *optimizer = block->optimizer;
+    if (!optimizer || !sharding_is_on (optimizer->model))
+        return true;
+    block->places = calloc (optimizer->model->count * optimizer->state_count + 1, sizeof *block->places);
+    for (size_t i = 0; block->places && i < optimizer->model->count * optimizer->state_count; i++)
+        if (optimizer->state_tensors[i])
+            block->places[i] = optimizer->state_tensors[i]->data;
+    return block->places;
+}
 
 static struct placement *
 make_placement (const struct accel_model *model)
@@ -308,9 +352,9 @@ allocate (struct accel_model *model, size_t bytes, const struct memory *memory, 
     for (size_t i = 0; good && i < placement->block_count; i++) {
         struct block *block = &placement->blocks[i];
         block->home = *block->slot;
-        block->there = memory->create (device, block->bytes, false);
-        good = block->there != NULL;
-        bytes += block->bytes;
+        block->there = memory->create (device, block->there_bytes, false);
+        good = block->there != NULL && note_places (block);
+        bytes += block->there_bytes;
     }
     if (good)
         return ACCEL_OK;
@@ -324,17 +368,32 @@ has_values (const struct accel_model *model, const struct block *block)
     return block->optimizer || model->widened;
 }
 
+static enum accel_status
+copy_packed (const struct accel_model *model, const struct block *block, DLDevice device, bool back,
+             struct accel_error *err)
+{
+    if (block->optimizer)
+        return packed_copy_states (block->optimizer, device, back ? block->home : block->there, back, err);
+    return packed_copy (model, block->index, device, block->there, block->home, back, err);
+}
+
 static void
 copy_there (const struct accel_model *model, const struct memory *memory, DLDevice device)
 {
     const struct placement *placement = model->placement;
     for (size_t i = 0; i < placement->stretch_count; i++) {
-        const struct stretch *stretch = &placement->stretches[i];
+        const struct extent *stretch = &placement->stretches[i];
         memory->write (device, placement->memory + stretch->at, stretch->home, stretch->bytes);
     }
-    for (size_t i = 0; i < placement->block_count; i++)
-        if (has_values (model, &placement->blocks[i]))
-            memory->write (device, placement->blocks[i].there, placement->blocks[i].home, placement->blocks[i].bytes);
+    for (size_t i = 0; i < placement->block_count; i++) {
+        const struct block *block = &placement->blocks[i];
+        if (!has_values (model, block))
+            continue;
+        if (!sharding_is_on (model))
+            memory->write (device, block->there, block->home, block->bytes);
+        else
+            (void) copy_packed (model, block, device, false, NULL); /* memory_check() tells */
+    }
 }
 
 enum accel_status
@@ -376,9 +435,17 @@ forget_blocks (struct placement *placement)
 {
     for (size_t i = 0; i < placement->block_count; i++)
         memory_host.destroy (placement->home, placement->blocks[i].home);
-    free (placement->blocks);
-    placement->blocks = NULL;
-    placement->block_count = 0;
+    free_blocks (placement);
+}
+
+const void *
+model_home_of (const struct accel_model *model, const void *there)
+{
+    const struct placement *placement = model->placement;
+    for (size_t i = 0; i < placement->block_count; i++)
+        if (placement->blocks[i].there == there)
+            return placement->blocks[i].home;
+    return NULL;
 }
 
 void
@@ -404,7 +471,7 @@ fail_to_fetch (const struct accel_model *model, struct accel_error *err)
 
 /* Frozen parameters may be in memory that cannot be written, such as a file's. */
 static enum accel_status
-read_frozen (const struct accel_model *model, const struct stretch *stretch, struct accel_error *err)
+read_frozen (const struct accel_model *model, const struct extent *stretch, struct accel_error *err)
 {
     const char *there = model->placement->memory + stretch->at;
     AUTO_FREE char *piece = malloc (PIECE_BYTES);
@@ -426,7 +493,7 @@ read_stretches (const struct accel_model *model, bool ours, struct accel_error *
     const struct placement *placement = model->placement;
     enum accel_status status = ACCEL_OK;
     for (size_t i = 0; i < placement->stretch_count && !status; i++) {
-        const struct stretch *stretch = &placement->stretches[i];
+        const struct extent *stretch = &placement->stretches[i];
         if (stretch->frozen && !stretch->ours)
             status = read_frozen (model, stretch, err);
         else if (ours || !stretch->ours)
@@ -434,6 +501,14 @@ read_stretches (const struct accel_model *model, bool ours, struct accel_error *
                                           stretch->bytes, err);
     }
     return status;
+}
+
+static enum accel_status
+read_block (const struct accel_model *model, const struct block *block, struct accel_error *err)
+{
+    if (!sharding_is_on (model))
+        return model->memory->read (model->device, block->home, block->there, block->bytes, err);
+    return copy_packed (model, block, model->device, true, err);
 }
 
 static enum accel_status
@@ -445,10 +520,11 @@ read_blocks (struct accel_model *model, struct accel_error *err)
     for (size_t i = 0; i < placement->block_count && good && !status; i++) {
         struct block *block = &placement->blocks[i];
         block->there = *block->slot;
-        block->home = memory_host.create (placement->home, block->bytes, false);
+        block->home = sharding_is_on (model) ? memory_host.create_sparse (placement->home, block->bytes)
+                                             : memory_host.create (placement->home, block->bytes, false);
         good = block->home != NULL;
         if (good && has_values (model, block))
-            status = model->memory->read (model->device, block->home, block->there, block->bytes, err);
+            status = read_block (model, block, err);
     }
     if (!good)
         status = fail_to_fetch (model, err);

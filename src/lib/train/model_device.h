@@ -29,6 +29,9 @@ enum accel_status model_fetch (struct accel_model *model, struct accel_error *er
 /** The tensors point to where they came from, with the values of model_fetch(), or of before model_place(). */
 void model_go_home (struct accel_model *model);
 
+/** @return where the master at @p there came from, until model_settle(); NULL: nowhere. */
+const void *model_home_of (const struct accel_model *model, const void *there);
+
 /** The program gets its memory back, with values if possible: a part of accel_model_destroy(). */
 void model_end_placement (struct accel_model *model);
 

@@ -68,6 +68,7 @@ struct model_sharding {
     struct accel_comm *shards;   /* the group; NULL: all processes are in it */
     struct accel_comm *replicas; /* those with the same chunks; NULL: no other */
     struct sharding_layers *layers; /* NULL: parameters are not divided */
+    struct packed_whole *wholes; /* what rank 0 has whole while it saves, if the model is on a GPU (packed.h) */
     bool is_partial; /* others' chunks of parameters were given back when the model was released */
     bool reduced;   /* gradients: this process's chunks are averages, and the others' are 0 */
 };

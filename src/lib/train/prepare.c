@@ -184,22 +184,23 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
         status = cut_check (model, acc, err);
     if (!status)
         status = compare_models (comm, site, model, err);
+    if (!status)
+        status = sharding_begin (model, acc, site, err); /* which decides what has to be on the device */
     if (!status) {
         if (!memory_is_same (model->target, model->device))
             status = model_place (model, acc, model->target, err);
         status = agree (model, comm, site, status, err);
     }
     if (!status)
-        status = sharding_begin (model, acc, site, err);
-    if (!status)
         status = fill (model, acc, site, err);
     if (status) {
         sharding_end (model);
         shared_end (model);
-        model->widened = model->widened && !sharding_is_on (model);
-        model->sharding.size = was_sharded ? model->sharding.size : 0;
         if (model->placement && !was_placed)
             model_go_home (model);
+        else
+            model->widened = model->widened && !sharding_is_on (model);
+        model->sharding.size = was_sharded ? model->sharding.size : 0;
         return status;
     }
     sharding_drop_gradients (model);

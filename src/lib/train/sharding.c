@@ -9,6 +9,8 @@
 #include "lib/train/sharding_layers.h"
 #include "lib/train/sharding_offload.h"
 
+#include "lib/train/packed.h"
+#include "lib/train/packed_collectives.h"
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/shared_parameters.h"
 
@@ -59,7 +61,7 @@ void
 sharding_discard (struct accel_model *model)
 {
     for (struct accel_optimizer *of = model->optimizers; of; of = of->beside) {
-        if (sharding_is_on (model))
+        if (sharding_is_on (model) && model->memory->host)
             memory_use_small_pages (of->state_memory, of->state_bytes);
         for (size_t i = 0; i < model->count; i++)
             sharding_discard_parameter (of, i);
@@ -69,24 +71,38 @@ sharding_discard (struct accel_model *model)
 /* ---- accel_prepare() ---- */
 
 static const char why_not_joined[] = "models cannot be sharded between accel_join_uneven_inputs and accel_join_end";
-static const char why_not_device[] = "only models in host memory can be sharded, and this one is on a GPU";
+
+/* On a GPU, addresses of gradients and parameters stay, and what is behind them cannot be given back. */
+static const char *
+why_not_on_device (const struct accel_model *model, enum accel_sharding strategy)
+{
+    if (memory_of (model->target)->host)
+        return NULL;
+    if (!model->memory->host && !model->placement)
+        return "the program has put this model on a GPU: only models that accel_prepare puts there can be sharded "
+               "(device_placement)";
+    if (strategy > ACCEL_SHARDING_OPTIMIZER)
+        return "of models on a GPU, only the states of optimizers can be divided: ACCEL_SHARDING_OPTIMIZER "
+               "(--zero_stage 1)";
+    return NULL;
+}
 
 static const char *
-why_not (const struct accel_model *model, const struct accel *acc)
+why_not (const struct accel_model *model, const struct accel *acc, enum accel_sharding strategy)
 {
     if (accel_device_mesh (acc))
         return "tensors are divided already (tp_size)";
     if (join_steps (acc))
         return why_not_joined;
-    if (!memory_of (model->target)->create_sparse)
-        return why_not_device;
+    const char *why = why_not_on_device (model, strategy);
+    if (why)
+        return why;
     for (size_t i = 0; i < model->count; i++)
         if (model_is_trained (model, i) && dtype_is_scaled (accel_dtype_from_dl (model->parameters[i].data->dtype)))
             return "8-bit parameters cannot be sharded: the scale of each is that of all of its elements";
-    if (sharding_wanted (model) >= ACCEL_SHARDING_SHARD_GRAD_OP && model->ddp.comm_hook == ACCEL_COMM_HOOK_POWER_SGD)
+    if (strategy >= ACCEL_SHARDING_SHARD_GRAD_OP && model->ddp.comm_hook == ACCEL_COMM_HOOK_POWER_SGD)
         return "PowerSGD averages whole gradients: only ACCEL_SHARDING_OPTIMIZER is possible";
-    if ((sharding_wanted (model) == ACCEL_SHARDING_FULL_SHARD || sharding_wanted (model) == ACCEL_SHARDING_HYBRID_SHARD)
-        && shared_overlaps (model))
+    if ((strategy == ACCEL_SHARDING_FULL_SHARD || strategy == ACCEL_SHARDING_HYBRID_SHARD) && shared_overlaps (model))
         return "parameters cannot be divided if other tensors overlap them";
     for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside)
         if (of->custom.step)
@@ -96,11 +112,11 @@ why_not (const struct accel_model *model, const struct accel *acc)
 
 /* What the launcher was asked for need not be what a program can do. */
 static enum accel_status
-begin_or_warn (struct accel_model *model, struct accel *acc, const struct group_plan *plan, bool *is_wanted,
-               struct accel_error *err)
+begin_or_warn (struct accel_model *model, struct accel *acc, const struct group_plan *plan,
+               enum accel_sharding strategy, bool *is_wanted, struct accel_error *err)
 {
     bool by_launcher = model->sharding.asked == ACCEL_SHARDING_DEFAULT;
-    const char *why = !*is_wanted ? NULL : plan->why_not ? plan->why_not : why_not (model, acc);
+    const char *why = !*is_wanted ? NULL : plan->why_not ? plan->why_not : why_not (model, acc, strategy);
     if (why && !by_launcher)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s", why);
     if (why)
@@ -109,11 +125,26 @@ begin_or_warn (struct accel_model *model, struct accel *acc, const struct group_
     return ACCEL_OK;
 }
 
+/* On a GPU, of what the launcher was asked for, what is possible. */
+static enum accel_sharding
+choose_strategy (const struct accel_model *model, const struct accel *acc)
+{
+    enum accel_sharding wanted = sharding_wanted (model);
+    if (model->sharding.asked != ACCEL_SHARDING_DEFAULT || wanted <= ACCEL_SHARDING_OPTIMIZER
+        || memory_of (model->target)->host)
+        return wanted;
+    if (accel_num_processes (acc) > 1)
+        accel_logger_log (acc, ACCEL_LOG_WARNING,
+                          "%s divides only the states of optimizers, as stage 1 of ZeRO: the model is on a GPU",
+                          sharding_launcher_option ());
+    return ACCEL_SHARDING_OPTIMIZER;
+}
+
 static enum accel_status
 begin (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
     struct group_plan plan;
-    enum accel_sharding strategy = sharding_is_on (model) ? model->sharding.strategy : sharding_wanted (model);
+    enum accel_sharding strategy = sharding_is_on (model) ? model->sharding.strategy : choose_strategy (model, acc);
     enum accel_status status = sharding_plan_groups (model, strategy, acc, site, &plan, err);
     bool is_wanted = (plan.size > 1 || plan.why_not) && strategy != ACCEL_SHARDING_NONE;
     if (status)
@@ -121,16 +152,16 @@ begin (struct accel_model *model, struct accel *acc, const struct comm_site *sit
     if (sharding_is_on (model)) {
         model->widened = false; /* no process has whole masters, but all have the parameters */
         model->sharding.replica = plan.replica;
-        if (join_steps (acc) || !memory_of (model->target)->create_sparse)
-            return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s",
-                               join_steps (acc) ? why_not_joined : why_not_device);
+        const char *why = join_steps (acc) ? why_not_joined : why_not_on_device (model, strategy);
+        if (why)
+            return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s", why);
         if (plan.why_not || model->sharding.size != plan.size || model->sharding.rank != plan.rank)
             return accel_fail (err, ACCEL_ERR_INVALID,
                                "accel_prepare: the states of the model's optimizers are divided among %d processes, of "
                                "which this was rank %d", model->sharding.size, model->sharding.rank);
         return ACCEL_OK;
     }
-    status = begin_or_warn (model, acc, &plan, &is_wanted, err);
+    status = begin_or_warn (model, acc, &plan, strategy, &is_wanted, err);
     if (status || !is_wanted)
         return status;
     model->sharding.size = plan.size;
@@ -159,7 +190,8 @@ sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_
     }
     if (status || !sharding_is_on (model) || !model->sharding.shares)
         return status;
-    status = shared_begin (model, acc, site, err);
+    if (memory_of (model->target)->host)
+        status = shared_begin (model, acc, site, err);
     if (!status && !shared_is_on (model) && model->sharding.has_shared) /* rank 0 has the states of what was whole */
         status = accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                              "accel_prepare: the processes have shared the parameters before, and cannot now");
@@ -182,6 +214,7 @@ gather_parameters (const struct accel_model *model, const struct accel_optimizer
 {
     enum accel_status status = ACCEL_OK;
     struct comm_coalesced coalesced;
+    struct comm_site there = comm_site_on (site, model->device);
     comm_coalesce_begin (&coalesced, comm);
     for (size_t i = 0; i < model->count && !status; i++) {
         bool is_asked = optimizer ? optimizer_group_at (optimizer, i) != NULL : model_is_trained (model, i);
@@ -190,7 +223,8 @@ gather_parameters (const struct accel_model *model, const struct accel_optimizer
         enum accel_dtype dtype = accel_dtype_from_dl (data->dtype);
         const void *own = memory_at (data->data, chunk * (size_t) model->sharding.rank, accel_dtype_bytes (dtype));
         if (chunk)
-            status = comm_all_gather (comm, comm_coalesce_site (&coalesced, site), own, data->data, chunk, dtype, err);
+            status = comm_all_gather (comm, comm_coalesce_site (&coalesced, &there), own, data->data, chunk, dtype,
+                                      err);
     }
     return comm_coalesce_end (&coalesced, status, err);
 }
@@ -217,6 +251,8 @@ sharding_broadcast (struct accel_model *model, struct accel *acc, const struct c
                     struct accel_error *err)
 {
     struct accel_comm *comm = accel_world (acc);
+    if (packed_is_on (model))
+        return packed_broadcast (model, comm, site, err);
     enum accel_status status = broadcast_shared (model, site, err);
     if (!status && model->sharding.is_partial)
         status = gather_parameters (model, NULL, sharding_comm (model, acc), site, err);
@@ -267,6 +303,9 @@ sharding_gather (struct accel_optimizer *optimizer, const struct comm_site *site
     if (sharding_has_layers (model))
         return sharding_step_layers (model, site, err);
     struct accel_comm *comm = sharding_comm (model, model->object.owner);
+    enum accel_status status;
+    if (packed_gather (optimizer, comm, site, &status, err))
+        return status;
     return shared_is_on (model) ? comm_barrier (comm, site, err)
                                 : gather_parameters (model, optimizer, comm, site, err);
 }
@@ -284,9 +323,11 @@ sharding_first (const struct accel *acc)
 
 /* Rank 0 gets the others' chunks of @tensor, which is divided as parameter @index is. */
 static enum accel_status
-collect (const struct accel_model *model, size_t index, const DLTensor *tensor, const struct comm_site *site,
+collect (struct accel_model *model, size_t index, DLTensor *tensor, const struct comm_site *site,
          struct accel_error *err)
 {
+    if (packed_is_on (model))
+        return packed_collect (model, index, tensor, site, err);
     struct accel_comm *comm = sharding_comm (model, model->object.owner);
     size_t chunk = sharding_chunk (model, index), rank = (size_t) model->sharding.rank;
     enum accel_dtype dtype = accel_dtype_from_dl (tensor->dtype);
@@ -367,6 +408,7 @@ void
 sharding_end_collect (struct accel *acc)
 {
     for (struct accel_model *model = model_first (acc); model; model = model_next (model)) {
+        packed_end_collect (model);
         sharding_discard (model);
         sharding_discard_layers (model);
         if (sharding_has_gradients (model))
@@ -386,8 +428,9 @@ sharding_collect_masters (struct accel_model *model, const struct comm_site *sit
 }
 
 void
-sharding_end_collect_masters (const struct accel_model *model)
+sharding_end_collect_masters (struct accel_model *model)
 {
+    packed_end_collect (model);
     for (size_t i = 0; i < model->count; i++) {
         const DLTensor *master = model->trained[i].data;
         if (!has_master (model, i))

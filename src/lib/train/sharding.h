@@ -51,7 +51,7 @@ void sharding_end_collect (struct accel *acc);
 /** The same of one model's masters.  @{ */
 enum accel_status sharding_collect_masters (struct accel_model *model, const struct comm_site *site,
                                             struct accel_error *err);
-void sharding_end_collect_masters (const struct accel_model *model);
+void sharding_end_collect_masters (struct accel_model *model);
 /** @} */
 
 #endif

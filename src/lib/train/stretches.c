@@ -41,7 +41,7 @@ void
 sharding_discard_others (const struct accel_model *model, size_t index, void *data, size_t element_bytes)
 {
     struct stretch own[STRETCHES];
-    if (!sharding_chunk (model, index) || !data)
+    if (!model->memory->host || !sharding_chunk (model, index) || !data)
         return;
     sharding_stretches (model, index, own);
     memory_discard_pages (data, own[0].from * element_bytes);

@@ -6,7 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/kernels/dtypes.h"
-#include "lib/train/stretches.h"
+#include "lib/train/packed.h"
 
 #include <accel/precision.h>
 
@@ -91,7 +91,7 @@ widen (const struct accel_model *model, size_t index, struct stretch stretch, fl
 {
     enum accel_dtype dtype = dtype_of (model, index);
     const void *from = memory_at (model->parameters[index].data->data, stretch.from, accel_dtype_bytes (dtype));
-    float *to = memory_at (model->masters[index].tensor.data, stretch.from, sizeof *to);
+    float *to = memory_at (model->masters[index].tensor.data, packed_offset (model, index, stretch.from), sizeof *to);
     if (stretch.from < stretch.end)
         model->memory->widen (model->device, to, from, dtype, stretch.end - stretch.from, scale);
 }

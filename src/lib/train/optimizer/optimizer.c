@@ -13,6 +13,7 @@
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
 #include "lib/train/outliers.h"
+#include "lib/train/packed.h"
 #include "lib/train/precision.h"
 #include "lib/train/sharding.h"
 #include "lib/train/sharding_gradients.h"
@@ -153,7 +154,44 @@ fill_state (const struct accel_optimizer *optimizer, size_t parameter, size_t st
     float initial = (float) optimizer_group_at (optimizer, parameter)->own.number[number];
     if (!number || initial == 0)
         return ACCEL_OK;
-    return memory_write_pieces (&optimizer_state_at (optimizer, parameter, state)->tensor, give_initial, &initial, err);
+    DLTensor filled = optimizer_state_at (optimizer, parameter, state)->tensor;
+    int64_t elements = (int64_t) packed_room (optimizer->model, parameter);
+    if (packed_is_on (optimizer->model)) {
+        filled.ndim = 1;
+        filled.shape = &elements;
+    }
+    return memory_write_pieces (&filled, give_initial, &initial, err);
+}
+
+static void *
+allocate_states (const struct accel_optimizer *optimizer)
+{
+    const struct accel_model *model = optimizer->model;
+    if (packed_is_on (model))
+        return model->memory->create (model->device, packed_state_bytes (optimizer), true);
+    return sharding_is_asked (model) ? model->memory->create_sparse (model->device, optimizer->state_bytes)
+                                     : model->memory->create (model->device, optimizer->state_bytes, true);
+}
+
+static void
+place_states (const struct accel_optimizer *optimizer)
+{
+    const struct accel_model *model = optimizer->model;
+    char *memory = optimizer->state_memory;
+    if (packed_is_on (model)) {
+        packed_place_states (optimizer, memory, true);
+        return;
+    }
+    for (size_t i = 0; i < model->count; i++)
+        for (size_t j = 0; j < optimizer->state_count; j++) {
+            DLTensor *tensor = optimizer->state_tensors[i * optimizer->state_count + j];
+            if (!tensor)
+                continue;
+            size_t bytes = accel_tensor_count (tensor) * sizeof (float);
+            memory = place_state (memory, model->trained[i].data, j, bytes);
+            tensor->data = memory;
+            memory += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+        }
 }
 
 static enum accel_status
@@ -168,29 +206,22 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer's state");
     for (size_t i = 0; i < model->count; i++)
         for (size_t j = 0; !status && j < optimizer->state_count; j++)
-            if (has_state (optimizer, i, j))
+            if (has_state (optimizer, i, j)) {
+                DLTensor *tensor = &optimizer_state_at (optimizer, i, j)->tensor;
+                optimizer->state_tensors[i * optimizer->state_count + j] = tensor;
                 status = describe_state (optimizer, i, j, &elements, err);
+            }
     if (status)
         return status;
     optimizer->state_bytes = elements * sizeof (float);
-    optimizer->state_memory = sharding_is_asked (model)
-                                  ? model->memory->create_sparse (model->device, optimizer->state_bytes)
-                                  : model->memory->create (model->device, optimizer->state_bytes, true);
+    optimizer->state_memory = allocate_states (optimizer);
     if (!optimizer->state_memory)
         return memory_fail (model->device, err, "cannot allocate memory for an optimizer's state");
-    char *memory = optimizer->state_memory;
+    place_states (optimizer);
     for (size_t i = 0; i < model->count; i++)
-        for (size_t j = 0; !status && j < optimizer->state_count; j++) {
-            if (!has_state (optimizer, i, j))
-                continue;
-            DLTensor *tensor = &optimizer_state_at (optimizer, i, j)->tensor;
-            size_t bytes = accel_tensor_count (tensor) * sizeof (float);
-            memory = place_state (memory, optimizer->model->trained[i].data, j, bytes);
-            tensor->data = memory;
-            memory += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-            optimizer->state_tensors[i * optimizer->state_count + j] = tensor;
-            status = fill_state (optimizer, i, j, err);
-        }
+        for (size_t j = 0; !status && j < optimizer->state_count; j++)
+            if (has_state (optimizer, i, j))
+                status = fill_state (optimizer, i, j, err);
     return status;
 }
 
@@ -317,6 +348,9 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     enum accel_status status = memory_check (model->device, err); /* before anything changes */
     if (status)
         return comm_fail_in (site, status, err);
+    if (permit.is_capturing && sharding_is_on (model))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_optimizer_step: the model is sharded%s: all processes "
+                           "take part in a step, so no CUDA graph can have it", sharding_hint (model));
     status = sharding_begin_step (optimizer, site, err);
     if (status)
         return status;
@@ -401,13 +435,22 @@ accel_optimizer_state_name (const struct accel_optimizer *optimizer, size_t stat
     return optimizer && state < optimizer->state_count ? optimizer->state_names[state] : NULL;
 }
 
+/* What is packed has not the shape of the parameter. */
+static bool
+is_in_parts (const struct accel_optimizer *optimizer, size_t parameter)
+{
+    return !optimizer->custom.step && packed_is_on (optimizer->model) && sharding_chunk (optimizer->model, parameter);
+}
+
 DLTensor *
 accel_optimizer_state_tensor (struct accel_optimizer *optimizer, size_t parameter, const char *name)
 {
     if (optimizer && name && parameter < optimizer->model->count) /* 0 if the model is gone */
         for (size_t i = 0; i < optimizer->state_count; i++)
             if (!strcmp (name, optimizer->state_names[i]))
-                return optimizer->state_tensors[parameter * optimizer->state_count + i];
+                return is_in_parts (optimizer, parameter)
+                           ? NULL
+                           : optimizer->state_tensors[parameter * optimizer->state_count + i];
     return NULL;
 }
 

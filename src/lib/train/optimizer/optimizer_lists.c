@@ -4,6 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/train/optimizer/optimizer_object.h"
+#include "lib/train/packed.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ optimizer_lists_create (struct accel_optimizer *optimizer, struct accel_error *e
 {
     size_t count = optimizer->model->count;
     optimizer->rules = calloc (optimizer->group_count + 1, sizeof *optimizer->rules);
-    if (!memory_list_create (&optimizer->zeroed, count) || !memory_list_create (&optimizer->stepped, count)
+    if (!memory_list_create (&optimizer->zeroed, count) || !memory_list_create (&optimizer->stepped, STRETCHES * count)
         || !optimizer->rules)
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for an optimizer");
     return ACCEL_OK;
@@ -45,23 +46,47 @@ optimizer_gradients (struct accel_optimizer *optimizer)
     return list;
 }
 
-static struct memory_item
-item_of (const struct accel_optimizer *optimizer, size_t group, size_t index)
+float *
+optimizer_gather_states (const struct accel_optimizer *optimizer, size_t index, size_t from, float *data[RULE_STATES])
 {
     const struct accel_model *model = optimizer->model;
-    struct memory_item item = {
-        .data = model->trained[index].data->data,
-        .dtype = ACCEL_FLOAT32,
-        .count = accel_tensor_count (model->parameters[index].data),
-        .grad = model->parameters[index].grad->data,
-        .grad_dtype = model_grad_dtype (model, index),
-        .narrow = master_target (model, index),
-        .group = (unsigned) group,
-    };
-    if (item.narrow)
-        item.narrow_dtype = accel_dtype_from_dl (model->parameters[index].data->dtype);
-    optimizer_gather_states (optimizer, index, 0, item.state);
-    return item;
+    DLTensor *const *tensors = optimizer->state_tensors + index * optimizer->state_count;
+    size_t at = packed_offset (model, index, from);
+    bool has_master = model->trained[index].data != model->parameters[index].data;
+    for (size_t i = 0, used = 0; i < optimizer->state_count; i++)
+        if (tensors[i])
+            data[used++] = memory_at (tensors[i]->data, at, sizeof (float));
+    return memory_at (model->trained[index].data->data, has_master ? at : from, sizeof (float));
+}
+
+/* What this process changes of a parameter: without sharding, all. */
+static void
+add_items (struct memory_list *list, const struct accel_optimizer *optimizer, size_t group, size_t index)
+{
+    const struct accel_model *model = optimizer->model;
+    enum accel_dtype grad_dtype = model_grad_dtype (model, index);
+    enum accel_dtype dtype = accel_dtype_from_dl (model->parameters[index].data->dtype);
+    void *narrow = master_target (model, index);
+    struct stretch own[STRETCHES];
+    sharding_stretches (model, index, own);
+    for (int s = 0; s < STRETCHES; s++) {
+        size_t from = own[s].from;
+        if (s && from == own[s].end)
+            continue;
+        struct memory_item *item = &list->items[list->count++];
+        *item = (struct memory_item){
+            .dtype = ACCEL_FLOAT32,
+            .count = own[s].end - from,
+            .grad = memory_at (model->parameters[index].grad->data, from, accel_dtype_bytes (grad_dtype)),
+            .grad_dtype = grad_dtype,
+            .group = (unsigned) group,
+        };
+        if (narrow) {
+            item->narrow = memory_at (narrow, from, accel_dtype_bytes (dtype));
+            item->narrow_dtype = dtype;
+        }
+        item->data = optimizer_gather_states (optimizer, index, from, item->state);
+    }
 }
 
 bool
@@ -78,7 +103,7 @@ optimizer_run_list (struct accel_optimizer *optimizer, const struct rule_steps *
         if (!steps)
             optimizer->rules[g].numbers = &group->numbers;
         for (size_t k = 0; !group->skip && k < group->count; k++)
-            list->items[list->count++] = item_of (optimizer, g, group->indices[k]);
+            add_items (list, optimizer, g, group->indices[k]);
     }
     return model->memory->lists->update (model->device, list, optimizer->rules, model_pending (model), steps);
 }

@@ -233,15 +233,10 @@ const char *group_number_name (size_t number);
 const char *group_flag_name (size_t flag);
 /** @} */
 
-/** Gather in @p data what parameter @p index has of states, from element @p from on, in the order of its rule. */
-static inline void
-optimizer_gather_states (const struct accel_optimizer *optimizer, size_t index, size_t from, float *data[RULE_STATES])
-{
-    DLTensor *const *tensors = optimizer->state_tensors + index * optimizer->state_count;
-    for (size_t i = 0, used = 0; i < optimizer->state_count; i++)
-        if (tensors[i])
-            data[used++] = memory_at (tensors[i]->data, from, sizeof (float));
-}
+/** Gather in @p data what parameter @p index has of states, from element @p from on, in the order of its rule.
+ *  @return the same of the parameter as the optimizer sees it */
+float *optimizer_gather_states (const struct accel_optimizer *optimizer, size_t index, size_t from,
+                                float *data[RULE_STATES]);
 
 /** What checkpoints have of an optimizer.  @{ */
 void optimizer_save (const struct object *object, struct accel_state_dict *state);

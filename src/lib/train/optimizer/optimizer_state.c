@@ -6,6 +6,7 @@
 #include "lib/base/error.h"
 #include "lib/state/state_dict.h"
 #include "lib/train/optimizer/optimizer_live.h"
+#include "lib/train/packed.h"
 #include "lib/train/sharding.h"
 #include "lib/train/tensor_parallel.h"
 
@@ -51,8 +52,11 @@ save_tensor (const struct accel_optimizer *optimizer, size_t index, const DLTens
     if (state->in_shares)
         count = sharding_saved (model, index, is_divided (optimizer), accel_tensor_count (tensor), own);
     for (int i = 0; i < count; i++) {
+        DLTensor placed = *tensor;
+        if (state->in_shares && is_divided (optimizer))
+            placed = packed_tensor (model, index, tensor, own[i].from);
         if (state->in_shares)
-            state_dict_set_stretch (state, tensor, own[i].from, own[i].end, "%s%s.%s", prefix, what, name);
+            state_dict_set_stretch (state, &placed, own[i].from, own[i].end, "%s%s.%s", prefix, what, name);
         else
             state_dict_set_tensor (state, tensor, "%s%s.%s", prefix, what, name);
         if (is_master)
@@ -127,8 +131,10 @@ load_tensor (const struct accel_optimizer *optimizer, size_t index, DLTensor *te
         return whole_end (&whole, status, err);
     }
     sharding_stretches (model, index, own);
-    for (int i = 0; i < STRETCHES && !status; i++)
-        status = state_dict_get_stretch (state, tensor, own[i].from, own[i].end, err, "%s%s.%s", prefix, what, name);
+    for (int i = 0; i < STRETCHES && !status; i++) {
+        DLTensor placed = packed_tensor (model, index, tensor, own[i].from);
+        status = state_dict_get_stretch (state, &placed, own[i].from, own[i].end, err, "%s%s.%s", prefix, what, name);
+    }
     return status;
 }
 

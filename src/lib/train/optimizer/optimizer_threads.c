@@ -29,7 +29,6 @@ run_block (const struct accel_optimizer *optimizer, const struct optimizer_group
     struct memory_update update = {
         .rule = group->rule,
         .numbers = &group->numbers,
-        .parameter = memory_at (model->trained[index].data->data, from, sizeof (float)),
         .grad = memory_at (model->parameters[index].grad->data, from, accel_dtype_bytes (grad_dtype)),
         .grad_dtype = grad_dtype,
         .factor = memory_read_factor (model->memory, model->device, model_pending (model)),
@@ -39,7 +38,7 @@ run_block (const struct accel_optimizer *optimizer, const struct optimizer_group
     void *narrow = master_target (model, index);
     if (narrow)
         update.narrow = memory_at (narrow, from, accel_dtype_bytes (narrow_dtype));
-    optimizer_gather_states (optimizer, index, from, update.state);
+    update.parameter = optimizer_gather_states (optimizer, index, from, update.state);
     model->memory->update (model->device, &update);
 }
 
