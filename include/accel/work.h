@@ -9,9 +9,8 @@
  * order.  The results have the same bits as those of blocking calls.
  *
  * On one communicator, all ranks must start the same collectives in the same order, which is also the order in which
- * they run; blocking calls count too: one that is made while work is in flight runs after it.  A started call does not
- * match a blocking one: if one rank starts an all-reduce, all must start it.  Different communicators do not wait for
- * each other.
+ * they run; blocking calls count too: one that is made while work is in flight runs after it.  Ranks that start a
+ * collective match those that make the blocking call of it.  Different communicators do not wait for each other.
  *
  * From the start until accel_work_wait() returns, the program must not write `send`, and must not read or write `recv`.
  *

@@ -127,6 +127,21 @@ enum jobseg_call {
 /** @return the public name of @p call, "?" for an invalid number. */
 const char *jobseg_call_name (unsigned call);
 
+/** @return what ranks compare: a collective that one rank starts matches that call of ranks that block in it. */
+static inline unsigned
+jobseg_call_that_blocks (unsigned call)
+{
+    switch (call) {
+    case JOBSEG_CALL_BARRIER_START: return JOBSEG_CALL_BARRIER;
+    case JOBSEG_CALL_ALL_REDUCE_START: return JOBSEG_CALL_ALL_REDUCE;
+    case JOBSEG_CALL_ALL_GATHER_START: return JOBSEG_CALL_ALL_GATHER;
+    case JOBSEG_CALL_BROADCAST_BUFFER_START: return JOBSEG_CALL_BROADCAST_BUFFER;
+    case JOBSEG_CALL_REDUCE_SCATTER_START: return JOBSEG_CALL_REDUCE_SCATTER;
+    case JOBSEG_CALL_ALL_TO_ALL_START: return JOBSEG_CALL_ALL_TO_ALL;
+    default: return call;
+    }
+}
+
 /** What a rank is doing with the library. */
 enum jobseg_state {
     JOBSEG_EMPTY,   /* has not called accel_open() */

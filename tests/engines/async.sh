@@ -43,7 +43,7 @@ work-killed-large 1 2 137 a rank is killed in a large transfer that was started
 work-group-dies 1 2 137 a member of a group is killed that has started
 work-closes 2 2 0 a rank has left instead of starting
 work-count 1 3 0 work in flight has another count
-work-blocks 0 3 0 a rank calls what others start
+work-blocks 0 3 0 a rank calls something else than others start
 EOT
 for how in late work-late; do
     test_expect_success "hang: a rank computes for longer than the timeout ($how)" 'patiently 20000 in_vain $how'

@@ -508,6 +508,28 @@ def threads():
 
 
 @check
+def forms():
+    """One rank blocks in what the others start, and the other way round."""
+    for blocks in range(size):
+        is_async = rank != blocks
+        for dtype, op in ((torch.float32, dist.ReduceOp.SUM), (torch.int32, dist.ReduceOp.BAND)):  # in one call, in several
+
+            def call(group):
+                tensor, rows = sample(5, dtype), [torch.zeros(3, dtype=dtype) for _ in range(size)]
+                own, parts = torch.zeros(2, dtype=dtype), sample(2 * size, dtype)
+                wait(dist.all_reduce(tensor, op, group, is_async), is_async)
+                wait(dist.all_gather(rows, sample(3, dtype), group, is_async), is_async)
+                wait(dist.broadcast(rows[0], size - 1, group, is_async), is_async)
+                work = dist.reduce_scatter_tensor(own, parts, dist.ReduceOp.SUM, group, is_async)
+                if is_async:
+                    work.wait()  # with gloo, it is never "completed"
+                wait(dist.barrier(group, is_async), is_async)
+                return [tensor, *rows, own]
+
+            both(f"rank {blocks} blocks {dtype}", call)
+
+
+@check
 def barriers():
     dist.barrier()
     dist.barrier(async_op=True).wait()

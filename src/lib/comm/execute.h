@@ -63,7 +63,7 @@ comm_note_call (struct accel_comm *comm, struct accel_engine_call *call, struct 
     const struct comm_site *site = engine_site (call);
     struct ledger *ledger = comm->ledger;
     struct jobseg_record *record = NULL;
-    call->public_call = site->call;
+    call->public_call = jobseg_call_that_blocks (site->call);
     call->form = entry.form = site->form ? comm_form_hash (site->form) : 0;
     call->helpers = &comm->watch.helpers;
     call->number = entry.number = comm_count_call (comm, (enum accel_engine_kind) entry.kind, entry.root);

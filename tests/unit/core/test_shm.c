@@ -18,7 +18,7 @@ call_of (enum accel_engine_kind kind)
 {
     return (struct accel_engine_call){ .site = &here, .sequence = 1, .send = values, .recv = values, .count = 4,
                                   .element_bytes = 4, .kind = kind, .dtype = ACCEL_FLOAT32, .root = -1, .number = 1,
-                                  .helpers = &watch.helpers };
+                                  .public_call = here.call, .helpers = &watch.helpers };
 }
 
 /* What a rank publishes that calls the same as call_of(). */

@@ -63,6 +63,44 @@ test_done (struct accel *acc)
     accel_comm_destroy (group);
 }
 
+/* All collectives. */
+static void
+make_calls (struct accel_comm *comm, bool starts, int64_t *values, int64_t *gathered, int64_t *sums)
+{
+    struct accel_work *works[6];
+    int n = 0, size = accel_comm_size (comm);
+#define MAKE(name, ...)                                                                         \
+    rank_must (starts ? accel_comm_##name##_start (&works[n++], comm, ##__VA_ARGS__, &err) \
+                      : accel_comm_##name (comm, ##__VA_ARGS__, &err), &err)
+    MAKE (barrier);
+    MAKE (all_reduce, values, sums, 1, ACCEL_INT64, ACCEL_SUM);
+    MAKE (all_gather, values, gathered, 1, ACCEL_INT64);
+    MAKE (broadcast, values + size, 1, ACCEL_INT64, 0);
+    MAKE (reduce_scatter, values, sums + 1, 1, ACCEL_INT64, ACCEL_SUM);
+    MAKE (all_to_all, values, sums + 2, 1, ACCEL_INT64);
+#undef MAKE
+    while (n)
+        rank_must (accel_work_wait (works[--n], &err), &err);
+}
+
+/* Ranks that start match those that block, whichever rank it is. */
+static void
+test_forms (struct accel *acc)
+{
+    struct accel_comm *world = accel_world (acc);
+    int rank = accel_comm_rank (world), size = accel_comm_size (world);
+    for (int starter = 0; starter < size; starter++) {
+        int64_t values[4], gathered[3], sums[5];
+        for (int i = 0; i < size; i++)
+            values[i] = rank + 10 * i;
+        values[size] = rank + 7;
+        make_calls (world, rank == starter, values, gathered, sums);
+        right (sums[0] == 3 && sums[1] == 3 + 30 * rank, "sums: %d, %d", (int) sums[0], (int) sums[1]);
+        right (values[size] == 7 && gathered[2] == 2, "copies: %d, %d", (int) values[size], (int) gathered[2]);
+        right (sums[4] == 2 + 10 * rank, "exchanged: %d", (int) sums[4]);
+    }
+}
+
 /* A group is destroyed with work in flight, which is finished; so is the world's, by accel_close(). */
 static void
 test_close (struct accel *acc)
@@ -501,6 +539,7 @@ main (void)
     setenv (ENV_TIMEOUT_MS, "300000", 1);
     as_ranks (1, "work of a process alone", test_done);
     as_ranks (3, "accel_work_test, and calls after work in flight", test_done);
+    as_ranks (3, "one rank starts what the others block in", test_forms);
     as_ranks (2, "a communicator ends with work in flight", test_close);
     as_ranks (2, "a group ends with threads in its calls", test_destroyed_in_use);
     as_ranks (2, "a child of fork()", test_fork);

@@ -89,10 +89,16 @@ write_forms (const struct watch_entry *entry_a, char *text_a, const struct watch
     return a.argument == COMM_SCALE ? "scales" : a.argument == COMM_DIM ? "dimensions" : "arguments";
 }
 
+static bool
+is_same_call (const struct jobseg_record *a, const struct jobseg_record *b)
+{
+    return a->kind == b->kind && jobseg_call_that_blocks (a->call) == jobseg_call_that_blocks (b->call);
+}
+
 bool
 watch_agree (const struct jobseg_record *a, const struct jobseg_record *b)
 {
-    return a->kind == b->kind && a->call == b->call && a->dtype == b->dtype && a->count == b->count && a->op == b->op
+    return is_same_call (a, b) && a->dtype == b->dtype && a->count == b->count && a->op == b->op
            && a->root == b->root && a->form == b->form && a->device == b->device;
 }
 
@@ -103,7 +109,7 @@ watch_report_mismatch (const struct watch *watch, int rank_a, const struct watch
     const struct jobseg_record *a = &entry_a->record, *b = &entry_b->record;
     char text_a[192], text_b[192];
     const char *what = NULL;
-    if (a->call != b->call || a->kind != b->kind) {
+    if (!is_same_call (a, b)) {
         describe_call (a, text_a, sizeof text_a);
         describe_call (b, text_b, sizeof text_b);
         return accel_fail (err, ACCEL_ERR_PEER, "rank %d is waiting in %s at %s while rank %d is in %s at %s",

@@ -22,7 +22,7 @@ begin (struct shm *shm, const struct accel_engine_call *call, const void *payloa
     struct shm_post *post = shm_next_post (shm);
     post->count = call->count;
     post->kind = (uint8_t) call->kind;
-    post->call = (uint8_t) engine_site (call)->call;
+    post->call = (uint8_t) call->public_call;
     post->dtype = (uint8_t) call->dtype;
     post->op = (uint8_t) call->op;
     post->root = call->root;
