@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.distributed on CPUs: accel beside gloo, in turns in the same processes.
 
-    accelerate launch --cpu --num_processes 2 peers.py [ROUNDS]
+    accelerate launch --cpu --num_processes 2 peers.py [ROUNDS [PARAMETERS]]
 
-Times are those of the slowest rank; printed are medians of all rounds.
+Times are those of the slowest rank; printed are medians of all rounds.  "shared" is accel with tensors, and buckets of
+DistributedDataParallel, in memory that all ranks have mapped; "accel" has all in torch's own.
+
+PARAMETERS: only steps, of a model of about so many
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import ctypes
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -20,6 +23,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import accel_torch  # noqa: F401
+from accel_torch import _memory
 from accel_torch._library import errors, library
 
 rounds = int((sys.argv[1:] or ["5"])[0])
@@ -54,40 +58,55 @@ def say(line: str) -> None:
 
 def reduce() -> None:
     say(f"all_reduce, float32 sum, {size} ranks: medians of {rounds} rounds in turns")
-    say("     bytes    accel us     gloo us  gloo/accel")
-    for power in range(2, 27, 2):
-        tensor = torch.zeros(2**power // 4)
-        times = measure(
-            {name: lambda group=group: dist.all_reduce(tensor, group=group) for name, group in groups.items()},
-            max(4, min(200, 2**24 // 2**power)),
-        )
-        say(f"{2**power:10} {times['accel']:11.1f} {times['gloo']:11.1f} {times['gloo'] / times['accel']:11.2f}")
-
-
-def steps() -> None:
-    say(f"\nsteps of DDP, {size} ranks, batches of 16, plain SGD; alone: the same without DDP, in both processes")
-    say("parameters    accel us     gloo us    alone us  gloo/accel")
-    for width, depth in ((180, 3), (577, 3), (1825, 3)):
-        calls = {}
-        for name, group in {**groups, "alone": None}.items():
-            torch.manual_seed(0)
-            model = nn.Sequential(*(layer for _ in range(depth) for layer in (nn.Linear(width, width), nn.ReLU())))
-            ready = DistributedDataParallel(model, process_group=group) if group else model
-            optimizer = torch.optim.SGD(model.parameters(), 0.01)
-            batch = torch.randn(16, width)
-
-            def step(ready=ready, optimizer=optimizer, batch=batch) -> None:
-                optimizer.zero_grad()
-                ready(batch).square().mean().backward()
-                optimizer.step()
-
-            calls[name] = step
-        count = sum(parameter.numel() for parameter in model.parameters())
-        times = measure(calls, 30 if count < 1e6 else 10)
+    say("     bytes    accel us   shared us     gloo us  gloo/accel  gloo/shared")
+    for length in (*(2**power for power in range(2, 25, 2)), 25 * 2**20, 2**26):
+        tensor = torch.zeros(length // 4)
+        calls = {name: lambda group=group: dist.all_reduce(tensor, group=group) for name, group in groups.items()}
+        shared = groups["accel"].allocate_tensor(length // 4, dtype=torch.float32, device="cpu").zero_()
+        if groups["accel"].arena.holds(shared):
+            calls["shared"] = lambda shared=shared: dist.all_reduce(shared)
+        times = measure(calls, max(4, min(200, 2**24 // length)))
+        ratio = f"{times['gloo'] / times['shared']:12.2f}" if "shared" in times else ""
+        between = f"{times['shared']:11.1f}" if "shared" in times else " " * 11
         say(
-            f"{count:10} {times['accel']:11.1f} {times['gloo']:11.1f} {times['alone']:11.1f} "
-            f"{times['gloo'] / times['accel']:11.2f}"
+            f"{length:10} {times['accel']:11.1f} {between} {times['gloo']:11.1f} {times['gloo'] / times['accel']:11.2f}"
+            f"{ratio}"
         )
+
+
+def make_step(name: str, width: int, depth: int) -> tuple[Callable[[], None], int]:
+    """A step of training, and the number of parameters."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(layer for _ in range(depth) for layer in (nn.Linear(width, width), nn.ReLU())))
+    _memory.is_on = name == "shared"
+    group = {**groups, "shared": groups["accel"]}.get(name)
+    ready = DistributedDataParallel(model, process_group=group) if group else model
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    batch = torch.randn(16, width)
+
+    def step() -> None:
+        _memory.is_on = name == "shared"  # buckets are made again in the second step
+        optimizer.zero_grad()
+        ready(batch).square().mean().backward()
+        optimizer.step()
+
+    return step, sum(parameter.numel() for parameter in model.parameters())
+
+
+def steps(shapes: Sequence[tuple[int, int]]) -> None:
+    say(f"\nsteps of DDP, {size} ranks, batches of 16, plain SGD; alone: the same without DDP, in all processes")
+    say("parameters    accel us   shared us     gloo us    alone us  gloo/accel  gloo/shared")
+    for width, depth in shapes:
+        calls = {}
+        for name in ("accel", "shared", "gloo", "alone"):
+            calls[name], count = make_step(name, width, depth)
+        for _ in range(2):
+            for call in calls.values():
+                call()
+        times = measure(calls, 30 if count < 1e6 else 10 if count < 3e7 else 3)
+        columns = " ".join(f"{times[name]:11.1f}" for name in ("accel", "shared", "gloo", "alone"))
+        say(f"{count:10} {columns} {times['gloo'] / times['accel']:11.2f} {times['gloo'] / times['shared']:12.2f}")
+    _memory.is_on = True
 
 
 def calls() -> None:
@@ -118,7 +137,10 @@ def calls() -> None:
         say(f"  {name:26} {microseconds:8.1f} us")
 
 
-reduce()
-steps()
-calls()
+if sys.argv[2:]:
+    steps([(round((float(sys.argv[2]) / 3) ** 0.5), 3)])
+else:
+    reduce()
+    steps([(180, 3), (577, 3), (1825, 3)])
+    calls()
 dist.destroy_process_group()

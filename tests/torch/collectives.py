@@ -6,6 +6,7 @@ collectives.py [NAME...]: only the checks with these names.
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import time
@@ -13,6 +14,8 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 import accel_torch  # noqa: F401
 
@@ -505,6 +508,34 @@ def threads():
         waits.join()
     work.wait()
     assert torch.equal(first, torch.full((7,), float(size))) and torch.equal(second, torch.full((9,), float(size)))
+
+
+@check
+def memory():
+    """Tensors and buckets in memory of the job: it goes back when they end."""
+    count = 1 << 16
+
+    def call(group):
+        made = accel.allocate_tensor(count, dtype=torch.float32, device="cpu")
+        assert accel.arena.holds(made) == (size > 1)
+        made.copy_(sample(count, torch.float32))
+        dist.all_reduce(made, group=group)
+        return [made]
+
+    def train(group):
+        torch.manual_seed(1)
+        model = DistributedDataParallel(nn.Linear(200, 200), process_group=group, gradient_as_bucket_view=True)
+        for step in range(3):
+            model.zero_grad()
+            model(sample((2, 200), torch.float32, step)).sum().backward()
+        assert accel.arena.holds(model.module.weight.grad) == (size > 1 and group is accel)
+        return [parameter.grad for parameter in model.parameters()]
+
+    both("allocate_tensor", call)
+    both("buckets", train)
+    assert not accel.arena.holds(accel.allocate_tensor(3, dtype=torch.float32, device="cpu"))
+    gc.collect()
+    assert not accel.arena._blocks, accel.arena._blocks
 
 
 @check

@@ -2,6 +2,7 @@
 """What tests/torch/ends.sh launches: ends.py HOW.  Groups that end while calls are in flight, or after one timed out.
 
   destroyed   work whose outcome is asked for after destroy_process_group(); then the same process begins again
+  kept        gradients in buckets are still there when their group has ended
   timed_out   a call that no other rank makes, in a group with a short timeout
   monitored   monitored_barrier(), after which rank 0 is gone
   aborted     abort() while another thread is in a call
@@ -10,6 +11,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -19,6 +21,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 import accel_torch  # noqa: F401
 from accel_torch._work import FORGETS
@@ -42,6 +46,23 @@ def destroyed() -> None:
         for work in works:
             work.wait()
             assert torch.equal(work.result()[0], torch.full((1000,), float(number * size)))
+
+
+def kept() -> None:
+    begin()
+    model = DistributedDataParallel(nn.Linear(300, 300), gradient_as_bucket_view=True)
+    for _ in range(3):
+        model(torch.ones(2, 300)).sum().backward()
+    grad, arena = model.module.weight.grad, dist.group.WORLD.arena
+    wanted = grad.clone()
+    assert arena.holds(grad) and wanted.sum() > 0
+    dist.destroy_process_group()
+    assert torch.equal(grad, wanted) and not arena.holds(grad)
+    grad.zero_()  # which is no other rank's, nor that of the next job
+    assert arena._blocks
+    del grad, model
+    gc.collect()
+    assert not arena._blocks
 
 
 def timed_out() -> None:
@@ -138,5 +159,5 @@ def starts() -> None:
     dist.destroy_process_group()
 
 
-{"destroyed": destroyed, "timed_out": timed_out, "monitored": monitored, "aborted": aborted, "starts": starts}[sys.argv[1]]()
+globals()[sys.argv[1]]()
 print(f"as expected: {sys.argv[1]}\n", end="", flush=True)

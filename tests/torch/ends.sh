@@ -11,6 +11,7 @@ ends () {
         "$srcdir/tests/torch/ends.py" "$1" >out 2>err && test "$(grep -c "^as expected: $1$" out)" = 2
 }
 test_expect_success 'work has its outcome after its group was destroyed, and a second group begins' 'ends destroyed'
+test_expect_success 'gradients in buckets of shared memory outlive their group' 'ends kept'
 test_expect_success 'a call that has timed out keeps nobody from leaving' 'ends timed_out'
 test_expect_success 'monitored_barrier() does not need the store of a rank that has passed it' 'ends monitored'
 test_expect_success 'abort() while another thread is in a call' 'ends aborted'

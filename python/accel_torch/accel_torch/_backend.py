@@ -102,6 +102,7 @@ class Collectives:
         self._size = size
         self._job = job
         self._comm = comm
+        self.arena = job.arena
         self._world_ranks = list(ranks)
         self._library = library()
         self._polls = not library().starts_at_once(comm)
@@ -531,6 +532,16 @@ class Collectives:
         return ManyWork(works)
 
     _end_coalescing = end_coalescing
+
+    # ---- memory ----
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        return torch.device(device).type == "cpu"
+
+    def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: Any) -> Tensor:
+        """A tensor of one dimension on which collectives copy nothing, if there is room for one."""
+        made = self.arena.empty(size, dtype)
+        return torch.empty(size, dtype=dtype, device=device) if made is None else made
 
     # ---- the end ----
 

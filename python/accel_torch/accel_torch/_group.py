@@ -9,6 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from . import _memory
 from ._backend import AccelProcessGroup
 from ._job import current_job, open_job
 from ._lane import meet
@@ -26,6 +27,7 @@ def begin() -> str:
 
 def create(options: Any, keys: str = "") -> dist.ProcessGroup:
     """A group for torch's _DistributedBackendOptions.  keys: of begin(), if that was called for it"""
+    _memory.install()
     rank, size, timeout, ranks = options.group_rank, options.group_size, options.timeout, options.global_ranks_in_group
     if not ranks:
         job = open_job(rank, size, milliseconds(timeout), keys or begin())

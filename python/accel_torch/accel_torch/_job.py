@@ -11,6 +11,7 @@ import weakref
 from collections import Counter
 from typing import Any, Optional
 
+from . import _memory
 from ._library import Options, errors, fail, library
 
 
@@ -31,6 +32,7 @@ class Job:
         self.rank: int = library().process_index(acc)
         self.size: int = library().num_processes(acc)
         self.world: int = library().world(acc)
+        self.arena = _memory.Arena(acc, self.world, self.size)
         self.groups: weakref.WeakSet[Any] = weakref.WeakSet()
         self.abandoned: list[Any] = []  # groups with calls that have timed out, but have not ended
         self._share()
@@ -62,6 +64,7 @@ class Job:
             group.give_up(b"a call of the program has timed out")
         for group in self.abandoned:
             group.end()
+        self.arena.end()
         acc, self.acc = self.acc, None
         library().close(acc)
 

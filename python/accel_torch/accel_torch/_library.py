@@ -84,6 +84,8 @@ _PP = ctypes.POINTER(ctypes.c_void_p)
 _FUNCTIONS: dict[str, tuple[bool, Any, list[Any]]] = {
     "accel_open_sized": (True, _I, [_N, _N, _N, _PP, _P, _P]),
     "accel_close": (True, None, [_P]),
+    "accel_alloc": (False, _I, [_P, _N, _PP, _P]),
+    "accel_free": (False, None, [_P, _P]),
     "accel_world": (False, _P, [_P]),
     "accel_process_index": (False, _I, [_P]),
     "accel_num_processes": (False, _I, [_P]),

@@ -347,8 +347,8 @@ const struct option options[] = {
       .paths = S | M | T | D, .when = when_cpu_backend_chosen, .metavar = "WORD",
       .help = "what PyTorch programs communicate with on CPUs",
       .doc = "What carries the collectives of PyTorch programs on CPUs: gloo, PyTorch's own, or accel, which is "
-             "libaccel. With accel, programs that ask for gloo, or name no backend, get libaccel without a change; see "
-             "accelerate-torch(7). auto is gloo in this release. Other programs ignore it." },
+             "libaccel. With accel, programs that ask for gloo, or name no backend, get libaccel without a change. "
+             "auto is gloo in this release; accelerate-torch(7) has the reasons. Other programs ignore it." },
 
     { .key = "total_batch_size", OPT_INT (total_batch_size, 1, INT64_MAX), .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION,
