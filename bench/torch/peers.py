@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.distributed on CPUs: accel beside gloo, in turns in the same processes.
 
-    accelerate launch --cpu --num_processes 2 peers.py [ROUNDS [PARAMETERS]]
+    accelerate launch --cpu --num_processes 2 peers.py [--fastest] [--large] [ROUNDS [PARAMETERS]]
 
 Times are those of the slowest rank; printed are medians of all rounds.  "shared" is accel with tensors, and buckets of
 DistributedDataParallel, in memory that all ranks have mapped; "accel" has all in torch's own.
 
 PARAMETERS: only steps, of a model of about so many
+--fastest: not medians, but the lowest, for machines on which other programs run
+--large: only all-reduces of 25 and 64 MiB, one in a turn
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ import accel_torch  # noqa: F401
 from accel_torch import _memory
 from accel_torch._library import errors, library
 
-rounds = int((sys.argv[1:] or ["5"])[0])
+words = [word for word in sys.argv[1:] if not word.startswith("-")]
+is_fastest = "--fastest" in sys.argv
+LARGE = (25 * 2**20, 2**26)
+rounds = int((words or ["5"])[0])
 torch.set_num_threads(1)
 dist.init_process_group("accel")
 rank, size = dist.get_rank(), dist.get_world_size()
@@ -34,7 +39,7 @@ groups = {"accel": dist.group.WORLD, "gloo": dist.new_group(backend="gloo")}
 
 
 def measure(calls: dict[str, Callable[[], object]], count: int) -> dict[str, float]:
-    """Median of the microseconds of `count` calls of each peer per round; the first round does not count."""
+    """Median, or the lowest, of the microseconds of `count` calls of each peer per round but the first."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for round_ in range(rounds + 1):
         for name, call in calls.items():
@@ -47,7 +52,7 @@ def measure(calls: dict[str, Callable[[], object]], count: int) -> dict[str, flo
     for name, values in times.items():
         slowest = torch.tensor(values[1:], dtype=torch.float64)
         dist.all_reduce(slowest, dist.ReduceOp.MAX)
-        medians[name] = statistics.median(slowest.tolist())
+        medians[name] = (min if is_fastest else statistics.median)(slowest.tolist())
     return medians
 
 
@@ -56,16 +61,16 @@ def say(line: str) -> None:
         print(line, flush=True)
 
 
-def reduce() -> None:
-    say(f"all_reduce, float32 sum, {size} ranks: medians of {rounds} rounds in turns")
+def reduce(lengths: Sequence[int], most: int) -> None:
+    say(f"all_reduce, float32 sum, {size} ranks: {'lowest' if is_fastest else 'medians'} of {rounds} rounds in turns")
     say("     bytes    accel us   shared us     gloo us  gloo/accel  gloo/shared")
-    for length in (*(2**power for power in range(2, 25, 2)), 25 * 2**20, 2**26):
+    for length in lengths:
         tensor = torch.zeros(length // 4)
         calls = {name: lambda group=group: dist.all_reduce(tensor, group=group) for name, group in groups.items()}
         shared = groups["accel"].allocate_tensor(length // 4, dtype=torch.float32, device="cpu").zero_()
         if groups["accel"].arena.holds(shared):
             calls["shared"] = lambda shared=shared: dist.all_reduce(shared)
-        times = measure(calls, max(4, min(200, 2**24 // length)))
+        times = measure(calls, min(most, max(4, min(200, 2**24 // length))))
         ratio = f"{times['gloo'] / times['shared']:12.2f}" if "shared" in times else ""
         between = f"{times['shared']:11.1f}" if "shared" in times else " " * 11
         say(
@@ -137,10 +142,12 @@ def calls() -> None:
         say(f"  {name:26} {microseconds:8.1f} us")
 
 
-if sys.argv[2:]:
-    steps([(round((float(sys.argv[2]) / 3) ** 0.5), 3)])
+if "--large" in sys.argv:
+    reduce(LARGE, 1)
+elif words[1:]:
+    steps([(round((float(words[1]) / 3) ** 0.5), 3)])
 else:
-    reduce()
+    reduce((*(2**power for power in range(2, 25, 2)), *LARGE), 200)
     steps([(180, 3), (577, 3), (1825, 3)])
     calls()
 dist.destroy_process_group()
