@@ -30,7 +30,7 @@ find_standin (void)
     *(void **) &standin_spend = dlsym (RTLD_DEFAULT, "standin_spend");
     *(void **) &standin_host_ns = dlsym (RTLD_DEFAULT, "standin_host_ns");
     if (standin_spend)
-        setenv ("STANDIN_NCCL_NS", "20000000", true); /* STANDIN_NS */
+        setenv ("STANDIN_COSTS", "collective=20000000", true); /* STANDIN_NS */
 }
 
 static int64_t

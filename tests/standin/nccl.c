@@ -192,7 +192,7 @@ move_on (struct ncclComm *comm)
         const struct nccl_call first = comm->late->calls[0]; /* which may soon be gone */
         comm->in_flight++;
         nccl_launch (comm->late);
-        standin_poll ("NCCL", first.stream, nccl_move, comm->late, 0); /* it is late only here */
+        standin_poll ("NCCL", first.stream, nccl_move, comm->late, comm->late->issued_ns);
         nccl_launched (comm, &first, first.stream);
         comm->late = NULL;
         comm->state = ncclSuccess;
@@ -395,6 +395,8 @@ put (struct nccl_batch *batch)
 {
     struct ncclComm *comm = batch->calls[0].comm;
     batches++;
+    standin_launch ();
+    batch->issued_ns = comm->blocking ? standin_host_ns (0) : 0; /* others are late only here */
     comm->late = batch;
     comm->polls = nccl_random (LATE_POLLS);
     comm->state = ncclInProgress;

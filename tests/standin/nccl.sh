@@ -92,6 +92,11 @@ test_expect_success 'two ranks on one GPU: the reason, and everything works on C
 
 # ---- time ----
 
+test_expect_success 'each operation costs what STANDIN_COSTS says' '
+    timeout $patience "$standin/costs" >out && test "$(grep -c ^ok out)" -eq 19 &&
+    for words in nothing=3 copy=-3 copy:x=3 copy=3x kernel:=3 copy; do
+        test_exit 134 timeout $patience "$standin/costs" "$words" 2>error && grep "^standin: STANDIN_COSTS: .*${words}" error || return 1
+    done'
 # timed RANKS CASES [fp16]
 timed () { by_hand "$1" "$port" timeout $patience "$standin/timeline" ${3-} >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $(($2 * $1)); }
 test_expect_success 'a step of 2 ranks takes the time of the order of DDP' 'timed 2 37'

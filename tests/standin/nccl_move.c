@@ -56,6 +56,14 @@ nccl_writes (const struct nccl_call *call)
     }
 }
 
+/* The same on all ranks. */
+static size_t
+most_bytes (const struct nccl_call *call)
+{
+    size_t reads = nccl_reads (call), writes = nccl_writes (call);
+    return reads > writes ? reads : writes;
+}
+
 /* ---- collectives ---- */
 
 static void
@@ -92,15 +100,14 @@ write_piece (const struct nccl_call *call, struct nccl_place *place)
         memcpy (place->data, call->send + at, bytes);
 }
 
-/* A collective takes STANDIN_NCCL_NS from when the last rank is there. */
+/* A collective, or a group of them, begins when the last rank is there. */
 static void
-end_together (const struct ncclComm *comm)
+end_together (const struct ncclComm *comm, size_t bytes)
 {
-    const char *cost = getenv ("STANDIN_NCCL_NS");
     int64_t last = 0;
     for (int rank = 0; rank < comm->count; rank++)
         last = comm->shared->places[rank].began_ns > last ? comm->shared->places[rank].began_ns : last;
-    standin_ended_ns (last + (cost ? strtol (cost, NULL, 10) : 0));
+    standin_ended_ns (last + standin_collective_ns (bytes));
 }
 
 /* What of a piece belongs to the row of this rank. */
@@ -149,9 +156,10 @@ read_piece (const struct nccl_call *call)
     }
 }
 
-/* A piece is written when all have read the one before, and read when all have written it. */
+/* A piece is written when all have read the one before, and read when all have written it.
+ * @p bytes: of all calls of the batch */
 static enum standin_progress
-collect (struct nccl_call *call)
+collect (struct nccl_call *call, size_t bytes)
 {
     struct ncclComm *comm = call->comm;
     struct nccl_place *places = comm->shared->places;
@@ -170,7 +178,7 @@ collect (struct nccl_call *call)
             return STANDIN_STALLED;
     compare (call);
     read_piece (call);
-    end_together (comm);
+    end_together (comm, bytes);
     atomic_store (&places[comm->rank].read, ++comm->pieces);
     call->is_written = false;
     if (++call->piece < call->pieces)
@@ -229,7 +237,7 @@ receive (struct nccl_call *call)
 /* ---- all ---- */
 
 static enum standin_progress
-advance (struct nccl_call *call)
+advance (struct nccl_call *call, size_t bytes)
 {
     enum standin_progress progress, before = STANDIN_STALLED;
     if (call->comm->aborted)
@@ -237,7 +245,7 @@ advance (struct nccl_call *call)
     do {
         progress = call->asked.kind == NCCL_SEND   ? send (call)
                    : call->asked.kind == NCCL_RECV ? receive (call)
-                                                   : collect (call);
+                                                   : collect (call, bytes);
         if (progress != STANDIN_STALLED)
             before = progress;
     } while (progress == STANDIN_MOVED);
@@ -250,11 +258,14 @@ nccl_move (void *closure)
 {
     struct nccl_batch *batch = closure;
     unsigned over = 0;
+    size_t bytes = 0;
     enum standin_progress progress = STANDIN_STALLED;
     pthread_mutex_lock (&nccl_lock);
+    for (unsigned i = 0; i < batch->count; i++)
+        bytes += most_bytes (&batch->calls[i]);
     for (unsigned i = 0, first = nccl_random (batch->count); i < batch->count; i++) {
         struct nccl_call *call = &batch->calls[(first + i) % batch->count];
-        enum standin_progress now = call->over ? STANDIN_OVER : advance (call);
+        enum standin_progress now = call->over ? STANDIN_OVER : advance (call, bytes);
         if (!call->over && now != STANDIN_STALLED)
             progress = STANDIN_MOVED;
         call->over = now == STANDIN_OVER;

@@ -118,6 +118,7 @@ struct nccl_batch {
     struct nccl_call calls[NCCL_GROUP];
     unsigned count;
     cudaStream_t stream;
+    int64_t issued_ns;
 };
 
 extern pthread_mutex_t nccl_lock; /* of all but what is shared */

@@ -25,7 +25,7 @@ major=$(sed -n 's/.*release \([0-9]*\)\..*/\1/p' version)
 runtime=libcudart.so.$major
 sed "s/@MAJOR@/$major/" "$standin/standin.map.in" >map
 test_expect_success "the stand-in takes the place of $runtime" '
-    for file in fibers memory order queue calls graph launch; do
+    for file in fibers memory order queue calls costs graph launch; do
         $CC -std=gnu11 -Wall -Wextra -Werror -O1 -g -ffp-contract=off -fPIC -D_GNU_SOURCE -I"$builddir" -I"$srcdir" \
             -I"$cuda/include" -c "$standin/cuda/$file.c" -o $file.o || return 1
     done &&

@@ -47,7 +47,7 @@ main (int argc, char **argv)
     const struct accel_grad_scaler scaler = { .on_device = ACCEL_YES };
     const struct accel_options options = { .mixed_precision = scales ? "fp16" : "no", .grad_scaler = &scaler };
     struct accel *acc;
-    setenv ("STANDIN_NCCL_NS", "20000000", true); /* reduce_ns below */
+    setenv ("STANDIN_COSTS", "collective=20000000", true); /* reduce_ns below */
     MUST (accel_open (&acc, &options, &err));
     cudaSetDevice (accel_device (acc).device_id);
     for (size_t w = 0; w < TIMELINE_WAYS; w++)

@@ -534,6 +534,7 @@ cudaMemcpyAsync (void *to, const void *from, size_t bytes, enum cudaMemcpyKind k
     if (!bytes || kind == cudaMemcpyDefault)
         END (bytes ? cudaErrorInvalidValue : cudaSuccess);
     call_counts.copies++;
+    standin_launch ();
     const void *real_from = side (stream, from, bytes, from_device, false);
     void *real_to = side (stream, to, bytes, to_device, true);
     struct operation *copy = stream_add (stream, OPERATION_COPY);
@@ -542,6 +543,7 @@ cudaMemcpyAsync (void *to, const void *from, size_t bytes, enum cudaMemcpyKind k
     copy->bytes = bytes;
     const void *host = to_device ? from : to;
     bool on_host = !to_device || !from_device;
+    copy->cost_ns = copy_ns (on_host ? COST_HOST : COST_MEMORY, bytes);
     if (!to_device)
         memset (to, 0xa5, bytes);
     stream_go ();
@@ -582,12 +584,14 @@ cudaMemcpyPeerAsync (void *to, int to_device, const void *from, int from_device,
     if (!source || !target || (stream->device != to_device && stream->device != from_device))
         report (NULL, NULL, "cudaMemcpyPeerAsync() from %p to %p on a stream of device %d", from, to, stream->device);
     call_counts.copies++;
+    standin_launch ();
     stream_reaches (stream, source, from, bytes, false, from_device, "a copy between devices");
     stream_reaches (stream, target, to, bytes, true, to_device, "a copy between devices");
     struct operation *copy = stream_add (stream, OPERATION_COPY);
     copy->from = real_of (from, bytes);
     copy->to = real_of (to, bytes);
     copy->bytes = bytes;
+    copy->cost_ns = copy_ns (COST_PEER, bytes);
     stream_go ();
     END (cudaSuccess);
 }
@@ -600,11 +604,13 @@ cudaMemsetAsync (void *to, int byte, size_t bytes, cudaStream_t handle)
     if (!bytes)
         END (cudaSuccess);
     call_counts.fills++;
+    standin_launch ();
     void *real = side (stream, to, bytes, true, true);
     struct operation *set = stream_add (stream, OPERATION_SET);
     set->to = real;
     set->byte = byte;
     set->bytes = bytes;
+    set->cost_ns = copy_ns (COST_MEMORY, bytes);
     stream_go ();
     END (cudaSuccess);
 }
@@ -692,6 +698,7 @@ cudaEventRecord (cudaEvent_t handle, cudaStream_t stream)
     if (record->ticket > EVENT_TIMES && !event_is_done (event, record->ticket - EVENT_TIMES))
         report (NULL, NULL, "more than %d records of an event are pending", (int) EVENT_TIMES);
     memcpy (event->clock, on->clock, sizeof event->clock);
+    memset (event->looks, 0, sizeof event->looks);
     stream_go ();
     END (cudaSuccess);
 }
@@ -716,7 +723,7 @@ cudaEventQuery (cudaEvent_t handle)
 {
     BEGIN ("cudaEventQuery");
     struct CUevent_st *event = event_of (handle);
-    bool over = event_is_done (event, event->recorded);
+    bool over = event_is_done (event, event->recorded) && host_sees (event);
     if (over) {
         clock_join (host_clock, event->clock);
         host_reach (event);

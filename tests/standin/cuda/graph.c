@@ -78,6 +78,7 @@ cudaGraphLaunch (cudaGraphExec_t launched, cudaStream_t handle)
 {
     pthread_mutex_lock (&standin_lock);
     struct CUstream_st *stream = stream_of (handle);
+    standin_launch ();
     for (const struct operation *each = ((cudaGraph_t) (void *) launched)->head; each; each = each->next) {
         struct operation *again = stream_add (stream, each->kind), *next = again->next;
         *again = *each;

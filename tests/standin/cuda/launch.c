@@ -22,6 +22,21 @@ void *standin_real (const void *address);
 void standin_enqueue (const char *kernel, dim3 grid, dim3 block, cudaStream_t handle, const void *closure,
                       size_t bytes, void (*run) (void *));
 
+/* The bytes of allocations that the next launch will use; each counts once. */
+static _Thread_local size_t bytes_ahead;
+static _Thread_local uint64_t launch_ahead; /* 0: it uses none yet */
+static uint64_t launches_begun;
+
+static void
+count_use (struct block *block)
+{
+    if (!launch_ahead)
+        launch_ahead = ++launches_begun;
+    if (block->launch != launch_ahead)
+        bytes_ahead += block->bytes;
+    block->launch = launch_ahead;
+}
+
 API void
 standin_use (const char *kernel, const void *address, bool writes, cudaStream_t handle)
 {
@@ -29,8 +44,10 @@ standin_use (const char *kernel, const void *address, bool writes, cudaStream_t 
     struct block *block = address ? block_of (address) : NULL;
     if (address && !block && !pinned_has (address, 0))
         report (NULL, NULL, "kernel %s gets %p, which is not an address of the device", kernel, address);
-    if (block)
+    if (block) {
         stream_uses (stream_of (handle), block, NULL, 0, writes, kernel);
+        count_use (block);
+    }
     pthread_mutex_unlock (&standin_lock);
 }
 
@@ -62,10 +79,13 @@ API void
 standin_enqueue (const char *kernel, dim3 grid, dim3 block, cudaStream_t handle, const void *closure, size_t bytes,
                  void (*run) (void *))
 {
+    size_t used = bytes_ahead;
+    bytes_ahead = launch_ahead = 0;
     if (call_fail (call_injected ("cudaLaunchKernel")))
         return;
     pthread_mutex_lock (&standin_lock);
     call_counts.launches++;
+    standin_launch ();
     struct operation *launch = stream_add (stream_of (handle), OPERATION_KERNEL);
     launch->name = kernel;
     launch->grid = grid;
@@ -76,6 +96,7 @@ standin_enqueue (const char *kernel, dim3 grid, dim3 block, cudaStream_t handle,
         abort ();
     memcpy (launch->closure, closure, bytes);
     launch->closure_bytes = bytes;
+    launch->cost_ns = standin_kernel_ns (kernel, used);
     stream_go ();
     pthread_mutex_unlock (&standin_lock);
 }
@@ -120,6 +141,7 @@ API void
 standin_spend (cudaStream_t handle, int64_t ns)
 {
     pthread_mutex_lock (&standin_lock);
+    standin_launch ();
     stream_add (stream_of (handle), OPERATION_SPEND)->cost_ns = ns;
     stream_go ();
     pthread_mutex_unlock (&standin_lock);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { LATE_US = 300, LATE_IN = 8, STALLED_US = 100, STALLED_MOST_US = 800 };
+enum { LATE_US = 300, LATE_IN = 8, STALLED_US = 100, STALLED_MOST_US = 800, LOOKS = 200 };
 
 pthread_mutex_t standin_lock = PTHREAD_MUTEX_INITIALIZER;
 _Thread_local int present_device;
@@ -129,6 +129,17 @@ void
 host_reach (const struct CUevent_st *event)
 {
     host_ns = later (host_ns, event->times_ns[event->recorded % EVENT_TIMES]);
+}
+
+bool
+host_sees (struct CUevent_st *event)
+{
+    static _Thread_local unsigned self;
+    static unsigned threads;
+    if (!self)
+        self = ++threads;
+    unsigned char *looks = &event->looks[self % EVENT_LOOKERS];
+    return event->times_ns[event->recorded % EVENT_TIMES] <= host_ns || *looks == LOOKS || ++*looks == LOOKS;
 }
 
 /* Without the lock, since a kernel may be long, and the program continues meanwhile. */

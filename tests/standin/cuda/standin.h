@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the stand-in for the CUDA runtime: memory.c (where device memory is, and who may use it), order.c (what
  * events and waits order), queue.c (streams, which run late), calls.c (the functions of the interface) and launch.c
- * (kernels).  README.md says what it checks.
+ * (kernels), costs.c (what they cost on the clocks).  README.md says what it checks.
  *
  * All state is guarded by one lock; report() ends the program. */
 #ifndef TESTS_STANDIN_STANDIN_H
@@ -59,6 +59,7 @@ struct block {
     bool is_ended;  /* of such: cudaFreeAsync() has been called, and what was queued before may still use it */
     struct site made, freed;
     struct use *uses; /* [use_count] */
+    uint64_t launch; /* the latest one that uses it: it counts once for each */
     size_t use_count, use_room;
 };
 
@@ -90,7 +91,10 @@ struct CUstream_st {
     int64_t time_ns; /* when what it has done so far was over */
     struct site destroyed;
 };
-enum { EVENT_TIMES = 1024 }; /* as many records of one event may be pending */
+enum {
+    EVENT_TIMES = 1024, /* as many records of one event may be pending */
+    EVENT_LOOKERS = 16, /* threads that are told apart */
+};
 struct CUevent_st {
     struct CUevent_st *next;
     bool is_destroyed;
@@ -98,6 +102,7 @@ struct CUevent_st {
     uint64_t recorded;          /* tickets, which streams may do in another order */
     uint64_t done[EVENT_TIMES]; /* the latest ones */
     int64_t times_ns[EVENT_TIMES]; /* when */
+    unsigned char looks[EVENT_LOOKERS]; /* of threads, since it was recorded, before its time */
     clock_row clock;
     struct site destroyed;
 };
@@ -161,10 +166,36 @@ void queue_wait (struct CUstream_st *stream, struct CUevent_st *event);
 
 /* Time that passes on none of the machine's clocks.  Each thread of the host has its own, which moves when it waits for
  * a stream or an event, and by standin_host_ns().  An operation begins when the one before it on its stream is over,
- * and not before it was issued; it takes no time, except standin_spend() and what NCCL does. */
+ * and not before it was issued.  It takes what standin_spend() was given, or STANDIN_COSTS says: without, no time. */
 extern _Thread_local int64_t host_ns;
 /** This thread has seen @p event. */
 void host_reach (const struct CUevent_st *event);
+/** @return whether a thread that looks at an event that has happened sees it.  A thread that is slow on the machine is
+ *  not on its clock: there, the event has not happened yet, unless it looks often, so it waits. */
+bool host_sees (struct CUevent_st *event);
+
+/* ---- costs.c ---- */
+
+/** In ns, or bytes in each ns, which are GB/s.  README.md has the words. */
+enum cost {
+    COST_LAUNCH, /* of the host */
+    COST_KERNEL,
+    COST_MEMORY, /* bytes of allocations that a kernel uses, of fills, and of copies within a GPU */
+    COST_COPY,   /* each, also fills */
+    COST_HOST,   /* bytes of copies from or to the host */
+    COST_PEER,   /* ... between GPUs */
+    COST_COLLECTIVE,
+    COST_NETWORK, /* bytes of collectives */
+    COST_COUNT,
+};
+/** What a copy or a fill takes. */
+int64_t copy_ns (enum cost rate, size_t bytes);
+/** The thread queues something for a device, which takes its time. */
+void standin_launch (void);
+/** What a collective or a kernel takes.  @{ */
+int64_t standin_collective_ns (size_t bytes);
+int64_t standin_kernel_ns (const char *kernel, size_t bytes);
+/** @} */
 
 /* ---- graph.c ---- */
 
