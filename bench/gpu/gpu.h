@@ -172,16 +172,21 @@ no_backward (void *user, float scale, struct accel_error *error)
 
 /* Parameters without gradients are an error, and so is a missing GPU. */
 static inline struct accel *
-open_on_gpu (const char *precision)
+open_with (const struct accel_options *options)
 {
-    const struct accel_options options = { .mixed_precision = precision };
     struct accel *acc;
-    MUST (accel_open (&acc, &options, &err));
+    MUST (accel_open (&acc, options, &err));
     if (accel_device (acc).device_type != kDLCUDA) {
         fprintf (stderr, "no GPU, or libaccel has no code for it\n");
         exit (1);
     }
     return acc;
+}
+
+static inline struct accel *
+open_on_gpu (const char *precision)
+{
+    return open_with (&(struct accel_options){ .mixed_precision = precision });
 }
 
 static inline bool

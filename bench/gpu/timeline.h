@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A training step of layers whose backward pass takes a given time and whose gradients are a bucket each, in the ways
- * in which programs run it, and how long it takes in the order of torch's DDP: there, a bucket is reduced behind its
- * own layer, on a stream of its own, one bucket after the other.  tests/standin/timeline.c runs it on clocks of the
- * stand-in and compares to the nanosecond, timeline.c here measures it.
+/* A training step of layers whose backward pass takes a given time, in the ways in which programs run it, and how long
+ * it takes in the order of torch's DDP: there, buckets are filled in the order of the backward pass, and each is
+ * reduced behind its last layer, on a stream of its own, one bucket after the other.  tests/standin/timeline.c runs it
+ * on clocks of the stand-in and compares to the nanosecond, timeline.c here measures it.
  *
  * Include tests/must.h or bench/gpu/gpu.h before, for `err` and MUST. */
 #ifndef BENCH_GPU_TIMELINE_H
@@ -34,16 +34,21 @@ static const struct timeline_way {
     { .name = "gradients are averaged in bfloat16", .hook = ACCEL_COMM_HOOK_BF16 },
     { .name = "PowerSGD, two all-reduces for each bucket", .hook = ACCEL_COMM_HOOK_POWER_SGD },
     { .name = "PowerSGD, and the host waits", .hook = ACCEL_COMM_HOOK_POWER_SGD, .waits = true },
+    { .name = "PowerSGD, clipping and a step of AdamW", .hook = ACCEL_COMM_HOOK_POWER_SGD, .clips = true },
     { .name = "find_unused_parameters, one more all-reduce", .finds_unused = true },
+    { .name = "find_unused_parameters, and the host waits", .finds_unused = true, .waits = true },
+    { .name = "find_unused_parameters, and rank 1 is late", .finds_unused = true, .is_late = true },
     { .name = "accel_join_uneven_inputs()", .joins = true },
+    { .name = "accel_join_uneven_inputs(), and the host waits", .joins = true, .waits = true },
     { .name = "accel_join_uneven_inputs(), and rank 1 is late", .joins = true, .is_late = true },
     { .name = "averages after the pass (ACCEL_OVERLAP_NEVER)", .overlap = ACCEL_OVERLAP_NEVER },
 };
 enum { TIMELINE_WAYS = sizeof timeline_ways / sizeof *timeline_ways };
 
-/* Of each layer, of the all-reduce of its bucket, how late rank 1 is, and what comes after the pass. */
+/* Of each layer, of the all-reduces of a bucket of one layer, of each further layer in it, of the one that tells which
+ * parameters were used, how late rank 1 is, and what comes after the pass. */
 struct timeline_times {
-    int64_t layer_ns, reduce_ns, late_ns, tail_ns;
+    int64_t layer_ns, reduce_ns, more_ns, used_ns, late_ns, tail_ns;
 };
 
 struct timeline {
@@ -53,10 +58,12 @@ struct timeline {
     int64_t (*now) (void);                           /* ns */
     struct timeline_times times;                     /* layer_ns and late_ns: for spend */
     size_t layers, elements;                         /* of each layer's one parameter */
+    size_t together;                                 /* so many layers fill a bucket */
+    bool apart;                                      /* gradients are no neighbours in memory: buckets are copies */
     int64_t queued_ns;                               /* of the latest step: until the host had queued it */
     struct accel_model *model;
     struct accel_optimizer *optimizer;
-    struct accel_tensor data[TIMELINE_LAYERS], grad[TIMELINE_LAYERS];
+    struct accel_tensor data[TIMELINE_LAYERS], grad[TIMELINE_LAYERS], grads; /* all of them, unless they are apart */
 };
 
 /* The program's: libaccel's, too, unless it is told another one. */
@@ -81,26 +88,70 @@ timeline_backward (void *user, float scale, struct accel_error *why)
     return status;
 }
 
-/* Its fields up to `elements` are set. */
+/* @return whether a bucket whose first gradient is that of layer @p first of the pass is full with layer @p i.  The
+ * first one has 1 MiB at most, unless one layer has more. */
+static inline bool
+timeline_closes (const struct timeline *line, size_t first, size_t i)
+{
+    const size_t bytes = line->elements * sizeof (float), most = (size_t) 1 << 20;
+    size_t limit = line->together * bytes;
+    if (!first && limit > most)
+        limit = most;
+    return i + 1 == line->layers || (i + 1 - first) * bytes >= limit;
+}
+
+static inline size_t
+timeline_buckets (const struct timeline *line)
+{
+    size_t buckets = 0;
+    for (size_t i = 0, first = 0; i < line->layers; i++)
+        if (timeline_closes (line, first, i)) {
+            buckets++;
+            first = i + 1;
+        }
+    return buckets;
+}
+
+/* With zeros. */
+static inline void
+timeline_tensor (struct timeline *line, struct accel_tensor *tensor, size_t layers)
+{
+    const int64_t shape[] = { 4, (int64_t) (layers * line->elements / 4) };
+    DLDevice device = accel_device (line->acc);
+    MUST (memory_allocate (tensor, ACCEL_FLOAT32, 2, shape, device, &err));
+    memory_of (device)->zero (device, tensor->dl.data, layers * line->elements * sizeof (float));
+}
+
+static inline void
+timeline_tensors (struct timeline *line)
+{
+    if (!line->apart)
+        timeline_tensor (line, &line->grads, line->layers);
+    for (size_t i = 0; i < line->layers; i++) {
+        timeline_tensor (line, &line->data[i], 1);
+        if (line->apart) {
+            timeline_tensor (line, &line->grad[i], 1);
+            continue;
+        }
+        MUST (accel_tensor_init (&line->grad[i], ACCEL_FLOAT32, 2, line->data[i].shape, &err));
+        line->grad[i].dl.device = accel_device (line->acc);
+        line->grad[i].dl.data = (float *) line->grads.dl.data + i * line->elements;
+    }
+}
+
+/* Its fields up to `apart` are set. */
 static inline void
 timeline_make (struct timeline *line)
 {
     struct accel_parameter parameters[TIMELINE_LAYERS];
     char names[TIMELINE_LAYERS][32];
-    int64_t shape[] = { 4, (int64_t) line->elements / 4 };
-    DLDevice device = accel_device (line->acc);
+    timeline_tensors (line);
     for (size_t i = 0; i < line->layers; i++) {
-        struct accel_tensor *made[] = { &line->data[i], &line->grad[i] };
-        for (int t = 0; t < 2; t++) {
-            MUST (memory_allocate (made[t], ACCEL_FLOAT32, 2, shape, device, &err));
-            memory_of (device)->zero (device, made[t]->dl.data, line->elements * sizeof (float));
-            made[t]->dl.shape = made[t]->shape;
-        }
         snprintf (names[i], sizeof names[i], "l%zu", i);
         parameters[i] = (struct accel_parameter){ names[i], &line->data[i].dl, &line->grad[i].dl };
     }
     const struct accel_ddp_options ddp = {
-        .bucket_cap_mb = 1e-6,
+        .bucket_cap_mb = (double) (line->together * line->elements * sizeof (float)) / (1 << 20),
         .overlap = line->way->overlap,
         .comm_hook = line->way->hook,
         .find_unused_parameters = line->way->finds_unused,
@@ -111,8 +162,8 @@ timeline_make (struct timeline *line)
     MUST (accel_model_set_ddp (line->model, &ddp, &err));
     MUST (accel_optimizer_create (&line->optimizer, line->model, ACCEL_ADAMW, NULL, &err));
     MUST (accel_prepare (line->acc, &err, line->model, line->optimizer));
-    if (line->model->span_count != line->layers)
-        must (ACCEL_ERR_INVALID, "a bucket for each layer");
+    if (line->model->span_count != timeline_buckets (line))
+        must (ACCEL_ERR_INVALID, "buckets of as many layers as were asked for");
     if (line->way->joins)
         MUST (accel_join_uneven_inputs (line->acc, ACCEL_DEFAULT, &err));
 }
@@ -126,8 +177,11 @@ timeline_end (struct timeline *line)
     accel_model_destroy (line->model);
     for (size_t i = 0; i < line->layers; i++) {
         accel_tensor_release (&line->data[i]);
-        accel_tensor_release (&line->grad[i]);
+        if (line->apart)
+            accel_tensor_release (&line->grad[i]);
     }
+    if (!line->apart)
+        accel_tensor_release (&line->grads);
 }
 
 /* @return ns from when the stream is idle to when it is idle again */
@@ -147,20 +201,26 @@ timeline_step (struct timeline *line)
     return line->now () - begin;
 }
 
-/* @return ns of a step in the order of DDP; or, if nothing overlaps, one after the other */
+/* @return ns of a step in the order of DDP, where bucket b is reduced at
+ *     reduced (b) = max (reduced (b - 1), computed (last layer of b)) + reduce (b);
+ * or, if nothing overlaps, of one after the other */
 static inline int64_t
-timeline_expect (const struct timeline_way *way, size_t layers, const struct timeline_times *times)
+timeline_expect (const struct timeline *line, const struct timeline_times *times)
 {
-    int64_t computed = 0, reduced = 0, each = times->reduce_ns * (way->hook == ACCEL_COMM_HOOK_POWER_SGD ? 2 : 1);
-    for (size_t i = 0; i < layers; i++) {
+    const struct timeline_way *way = line->way;
+    int64_t computed = 0, reduced = 0, all = 0;
+    for (size_t i = 0, first = 0; i < line->layers; i++) {
         computed += times->layer_ns + (way->is_late && i == TIMELINE_LATE ? times->late_ns : 0);
-        reduced = (computed > reduced ? computed : reduced) + each;
+        if (!timeline_closes (line, first, i))
+            continue;
+        int64_t reduce = times->reduce_ns + (int64_t) (i - first) * times->more_ns;
+        reduced = (computed > reduced ? computed : reduced) + reduce;
+        all += reduce;
+        first = i + 1;
     }
     if (way->overlap == ACCEL_OVERLAP_NEVER)
-        reduced = computed + (int64_t) layers * each;
-    if (way->finds_unused)
-        reduced += times->reduce_ns;
-    return reduced + (way->clips ? times->tail_ns : 0);
+        reduced = computed + all;
+    return reduced + (way->finds_unused ? times->used_ns : 0) + (way->clips ? times->tail_ns : 0);
 }
 
 #endif
