@@ -12,9 +12,11 @@ measured () {
 # shellcheck disable=SC2086 # $on is a list of words
 bench_timeline () {
     if [ "$ranks" -gt 1 ]; then
-        measured "timeline, $ranks ranks" 120 $by_hand "$ranks" "$(port)" $on "$build/timeline" "$sizes"
+        measured "timeline, $ranks ranks" 150 $by_hand "$ranks" "$(port)" $on "$build/timeline" "$sizes"
+        measured "timeline in fp16, $ranks ranks" 60 $by_hand "$ranks" "$(port)" $on "$build/timeline" "$sizes" fp16
     else
-        measured 'timeline, 1 rank' 60 $on "$build/timeline" "$sizes"
+        measured 'timeline, 1 rank' 90 $on "$build/timeline" "$sizes"
+        measured 'timeline in fp16, 1 rank' 60 $on "$build/timeline" "$sizes" fp16
         skip 'bench: timeline with all-reduces, overlap' "$no_ranks"
     fi
     measured 'step' 60 $on "$build/step" "$sizes"
@@ -32,9 +34,13 @@ bench_nccl () {
     if [ "$ranks" -gt 1 ]; then
         measured "collectives, NCCL against NCCL itself, $ranks ranks" 150 \
             $by_hand "$ranks" "$(port)" $on "$build/collectives" "$sizes"
-    else
-        skip 'bench: collectives, NCCL against NCCL itself' "$no_ranks"
+        return
     fi
+    if [ -f "$build/engines/accel_engine_nccl.so" ]; then
+        measured 'collectives, NCCL against NCCL itself, 1 rank' 90 env ACCEL_ENGINE=cpu:self,cuda:nccl \
+            $by_hand 1 "$(port)" $on "$build/collectives" "$sizes"
+    fi
+    skip 'bench: collectives between ranks, NCCL against NCCL itself' "$no_ranks"
 }
 
 bench_pytorch () {

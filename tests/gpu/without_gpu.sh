@@ -100,6 +100,12 @@ END
         : >"kept/core/src-util-io.o.command" && compiled >later && grep -x "1 $cuda" later'
 fi
 
+# fails COMMAND: what has to fail does so with its words, and nothing else counts
+fails () { sh "$gpu/ends" "^rank 0: .*\(ended\|was killed\)" sh -c "$1" >out; }
+test_expect_success 'a program that has to fail: its status and its words' '
+    fails "echo rank 0: rank 1 was killed; exit 3" && ! fails "echo rank 0: rank 1 was killed" &&
+    ! fails "echo rank 1: rank 0 was killed; exit 3" && grep "^status 3, " out'
+
 # ---- a run on the stand-in ----
 
 skipped=
@@ -132,7 +138,8 @@ test_expect_success 'all steps pass on the stand-in' '
     tail -n 1 out >last && grep -E "^[0-9]+ passed, 0 failed, [0-9]+ skipped$" last &&
     test "$(grep -c "^passed: " out)" -ge 14 && grep "^passed: products of PowerSGD by cuBLAS" out &&
     { grep "^nccl: not found" out || test ! -d tree/src/engines/nccl ||
-        test "$(grep -c "^passed: .*\(NCCL\|all-reduce\)" out)" -eq 7; } && ! grep "^skipped: [^:]*$" out'
+        test "$(grep -c "^passed: .*\(NCCL\|all-reduce\)" out)" -eq 12; } &&
+    grep "^passed: a step becomes a CUDA graph" out && grep "^passed: bench: timeline in fp16" out && ! grep "^skipped: [^:]*$" out'
 test_expect_success 'the summary names the machine, and has the steps and figures' '
     for word in card driver cuda nccl date commit; do grep "^    $word: ." results/summary.md || return 1; done &&
     grep "0 failed" results/summary.md && grep "say nothing about a GPU" results/summary.md &&
@@ -162,8 +169,13 @@ now=\$("$scratch/bin/date" "\$@")
 echo "\$now"
 END
     chmod +x clock/date && bare PATH="$scratch/clock:$scratch/bin" sh "$run" --standin --minutes 60 --out timed --build built \
-        --only "norms\|timeline, 1" >out && grep "^passed: bench: timeline, 1 rank" out &&
+        --only "norms\|timeline, 1\|fp16\|hang\|itself" >out && grep "^passed: bench: timeline, 1 rank" out &&
     grep "^skipped: norms .*: no time left of 60 minutes (--minutes), of which 1440 s are for the parts after this one" out'
+test_expect_success 'with one GPU, one rank is measured, and what needs two is skipped with the reason' '
+    grep "^passed: bench: timeline in fp16, 1 rank" out && { without_nccl || {
+        grep "^skipped: NCCL, several ranks: .*, a death, a hang: needs a GPU for each rank" out &&
+        grep "^passed: bench: collectives, NCCL against NCCL itself, 1 rank" out &&
+        grep "^skipped: bench: collectives between ranks, NCCL against NCCL itself: needs a GPU for each of 2 ranks" out; }; }'
 test_expect_success 'programs need nothing but CUDA and the compiler' '
     for file in built/libaccel.so built/test_kernels built/gpu built/conformance built/engines/accel_device_cuda.so; do
         readelf -d "$file" >needs && { sed -n "s/.*NEEDED.*\[\(.*\)\]/\1/p" needs |

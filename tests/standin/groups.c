@@ -8,11 +8,16 @@
 
 #include <accel/train.h>
 
+#include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TENSORS = 5, COUNT = 700, ROUNDS = 4 };
 
+static int devices;
+
+/* The stand-in counts them, NCCL does not: 0. */
 static unsigned long
 launches_of_nccl (void)
 {
@@ -29,6 +34,15 @@ make_stream (void)
     cudaStream_t stream;
     CUDA (cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking));
     return stream;
+}
+
+/* A graph that is thrown away. */
+static void
+end_capture (cudaStream_t stream)
+{
+    cudaGraph_t graph;
+    CUDA (cudaStreamEndCapture (stream, &graph));
+    CUDA (cudaGraphDestroy (graph));
 }
 
 static float
@@ -75,7 +89,7 @@ divide (void)
         right = take (values[i], whole, sum_of_ranks ()) && right;
         memory->destroy (device, grads[i]);
     }
-    ok (right && (size == 1 || launches_of_nccl () - before == 2),
+    ok (right && (size == 1 || !before || launches_of_nccl () - before == 2),
         "%d gradients and parameters, in place: %lu launches of NCCL's", TENSORS, launches_of_nccl () - before);
 }
 
@@ -208,19 +222,21 @@ refuse_streams (void)
     cudaStream_t stream = make_stream (), foreign;
     struct accel_work *work;
     float *values = make (COUNT, 1);
-    int other = (device.device_id + 1) % 4;
+    int other = (device.device_id + 1) % devices;
     CUDA (cudaSetDevice (other));
     foreign = make_stream ();
     CUDA (cudaSetDevice (device.device_id));
     MUST (accel_comm_set_stream (world, stream, &err));
-    ok (accel_comm_set_stream (world, foreign, &err) == ACCEL_ERR_SYSTEM
-            && strstr (err.text, "the stream cannot be used: invalid resource handle"), "another GPU's: %s", err.text);
+    ok (devices == 1
+            || (accel_comm_set_stream (world, foreign, &err) == ACCEL_ERR_SYSTEM
+                && strstr (err.text, "the stream cannot be used: invalid resource handle")),
+        "another GPU's: %s", err.text);
     ok (accel_comm_set_stream (world, (void *) 2, &err) == ACCEL_ERR_INVALID && strstr (err.text, "2 is not one stream")
             && accel_comm_set_stream (world, (void *) UINTPTR_MAX, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "-1 is not one stream"), "cudaStreamPerThread and -1: %s", err.text);
     CUDA (cudaStreamSynchronize ((cudaStream_t) accel_get_stream (device)));
     MUST (accel_comm_all_reduce_start (&work, world, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
-    standin_capture (stream, true);
+    CUDA (cudaStreamBeginCapture (stream, cudaStreamCaptureModeThreadLocal));
     ok (accel_comm_all_reduce (world, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err) == ACCEL_ERR_SYSTEM
             && strstr (err.text, on_captured) && strstr (err.text, "accel_comm_all_reduce at "),
         "a captured stream: %s", err.text);
@@ -228,7 +244,7 @@ refuse_streams (void)
         "a wait there: %s", err.text);
     ok (accel_comm_set_stream (world, stream, &err) == ACCEL_ERR_SYSTEM && strstr (err.text, on_captured), "%s",
         err.text);
-    standin_capture (stream, false);
+    end_capture (stream);
     MUST (accel_work_wait (work, &err));
     MUST (accel_comm_all_reduce (world, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
     CUDA (cudaStreamSynchronize (stream));
@@ -251,10 +267,10 @@ end_in_capture (void)
     values = make (COUNT, 1);
     MUST (accel_group_begin (world, &err));
     MUST (accel_comm_all_reduce_start (&work, world, values, values, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
-    standin_capture (stream, true);
+    CUDA (cudaStreamBeginCapture (stream, cudaStreamCaptureModeThreadLocal));
     ok (accel_group_end (world, &err) == ACCEL_ERR_SYSTEM && strstr (err.text, "is being captured"),
         "a group ends in a capture: %s", err.text);
-    standin_capture (stream, false);
+    end_capture (stream);
     MUST (accel_group_end (world, &err));
     MUST (accel_work_wait (work, &err));
     ok (take (values, COUNT, (float) size), "it ends later");
@@ -320,7 +336,7 @@ static void
 wrong_pointers (void)
 {
     float *own = make (COUNT, 1), *foreign, *pinned, *managed, host[COUNT] = { 1 };
-    const DLDevice other = { .device_type = kDLCUDA, .device_id = (device.device_id + 1) % 4 };
+    const DLDevice other = { .device_type = kDLCUDA, .device_id = (device.device_id + 1) % devices };
     foreign = memory_of (other)->create (other, COUNT * sizeof *foreign, true);
     CUDA (cudaHostAlloc ((void **) &pinned, COUNT * sizeof *pinned, cudaHostAllocDefault));
     for (int i = 0; i < COUNT; i++)
@@ -328,8 +344,10 @@ wrong_pointers (void)
     ok (refuses (host, own, "send is in host memory, but recv is on cuda:")
             && refuses (own, host, ", but recv is in host memory: both have to be in the same memory"),
         "one buffer of the host's: %s", err.text);
-    ok (refuses (own, foreign, "both have to be in the same memory"), "one of another GPU's: %s", err.text);
-    ok (size == 1 || refuses (foreign, foreign, "computes on cuda:"), "both of another GPU's: %s", err.text);
+    ok (devices == 1 || refuses (own, foreign, "both have to be in the same memory"), "one of another GPU's: %s",
+        err.text);
+    ok (size == 1 || devices == 1 || refuses (foreign, foreign, "computes on cuda:"),
+        "both of another GPU's: %s", err.text);
     MUST (accel_comm_all_reduce (world, pinned, host, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
     MUST (accel_comm_all_reduce (world, host, pinned, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
     ok (pinned[COUNT - 1] > (float) (size * size) - 0.5F, "pinned memory: %g", (double) pinned[COUNT - 1]);
@@ -378,6 +396,7 @@ int
 main (void)
 {
     open_job ();
+    CUDA (cudaGetDeviceCount (&devices));
     divide ();
     mix ();
     own_streams ();
