@@ -28,6 +28,12 @@ HERE = os.path.dirname (os.path.abspath (__file__))
 LENGTH, BATCH, WARMUP = 256, 4, 2
 #         vocabulary, positions, layers, heads, width; timed steps in a round
 SIZES = { "10": ((256, 256, 6, 6, 384), 20), "124": ((50257, 1024, 12, 12, 768), 4) }
+# Ours: what a row says, processes, options of the launcher, and of the program.  The last ones are for least memory.
+LEAN = "--recompute 1 --batch_size 1"
+DISK = "--use_deepspeed --zero_stage 0 --offload_optimizer_device nvme --offload_optimizer_nvme_path ."
+OWN = [("", 1, "--cpu", ""), ("", 2, "--cpu", ""), (" --shard 1", 2, "--cpu", "--shard 1"),
+       (" --shard 2", 2, "--cpu", "--shard 2"), (" " + LEAN, 1, "--cpu", LEAN),
+       (" --shard 2 " + LEAN, 2, "--cpu", "--shard 2 " + LEAN), (" " + LEAN + ", states on disk", 1, DISK, LEAN)]
 
 
 def parameters (vocab, positions, layers, heads, width):
@@ -97,15 +103,15 @@ class Job:
         self.log.close ()
 
 
-def own_commands (build, shape, tokens, folder, precision, processes):
+def own_commands (build, shape, tokens, folder, precision, processes, launch, options):
     vocab, positions, layers, heads, width = map (str, shape)
-    return [([f"{build}/accelerate", "launch", "--quiet", "--cpu", "--mixed_precision", precision, "--num_processes",
-              str (processes), "--num_cpu_threads_per_process", str (2 // processes), f"{build}/examples/gpt/gpt",
-              "--data", tokens, "--format", "uint16", "--vocab_size", vocab, "--n_positions", positions, "--n_layer",
-              layers, "--n_head", heads, "--n_embd", width, "--length", str (LENGTH), "--batch_size",
+    return [([f"{build}/accelerate", "launch", "--quiet", *launch.split (), "--mixed_precision", precision,
+              "--num_processes", str (processes), "--num_cpu_threads_per_process", str (2 // processes),
+              f"{build}/examples/gpt/gpt", "--data", tokens, "--format", "uint16", "--vocab_size", vocab,
+              "--n_positions", positions, "--n_layer", layers, "--n_head", heads, "--n_embd", width, "--length", str (LENGTH), "--batch_size",
               str (BATCH // processes), "--total_batch_size", str (BATCH), "--lr", "1e-4", "--warmup_steps", "0",
               "--evaluate_every", "100000", "--save_every", "100000", "--steps", "10000", "--sample", "0",
-              "--project_dir", os.path.join (folder, "project")], {})]
+              "--project_dir", os.path.join (folder, "project"), *options.split ()], {})]
 
 
 def peer_commands (python, shape, tokens, way):
@@ -137,9 +143,9 @@ def find_variants (args, work):
     """@return the commands of each variant, as functions of shape, tokens and folder"""
     found = {}
     for precision, name in (("no", "float32"), ("bf16", "bfloat16")):
-        for processes in (1, 2):
-            found[f"examples/gpt, {name}, {processes} x {2 // processes}"] = \
-                lambda *a, p=precision, n=processes: own_commands (args.build, *a, p, n)
+        for title, *way in OWN:
+            found[f"examples/gpt{title}, {name}, {way[0]} x {2 // way[0]}"] = \
+                lambda *a, p=precision, w=way: own_commands (args.build, *a, p, *w)
     if args.llmc:
         program, how = build_llmc (args.llmc, work)
         print (f"llm.c: {how}\n")

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define TRY(call) accel_check ((call), &error)
 static struct accel_error error;
 
@@ -77,10 +78,8 @@ gpt_create (struct gpt *gpt, const struct gpt_config *config, const struct accel
         int64_t rows = i == WTE ? config->vocab_size : i == WPE ? config->n_positions : kinds[kind].rows * width;
         const int64_t shape[] = { rows, kinds[kind].columns * width };
         int ndim = kinds[kind].columns ? 2 : 1;
-        if (i < MODEL_TENSORS)
-            snprintf (names[i], sizeof *names, "%s", kinds[kind].name);
-        else
-            snprintf (names[i], sizeof *names, "h.%zu.%s", layer, kinds[kind].name);
+        int prefix = i < MODEL_TENSORS ? 0 : snprintf (names[i], sizeof *names, "h.%zu.", layer);
+        snprintf (names[i] + prefix, sizeof *names - (size_t) prefix, "%s", kinds[kind].name);
         TRY (accel_tensor_init (&data[i], ndim == 2 ? accel_autocast (acc) : ACCEL_FLOAT32, ndim, shape, &error));
         TRY (accel_tensor_init (&grad[i], ACCEL_FLOAT32, ndim, shape, &error));
         gpt->tensors[i] = (struct accel_parameter){ names[i], &data[i].dl, &grad[i].dl };
@@ -106,7 +105,7 @@ gpt_create (struct gpt *gpt, const struct gpt_config *config, const struct accel
 
 enum { QUERIES = 64, LOGIT_ROWS = 256 /* rows of scores and logits that are in memory at a time */, COLUMNS = 64 };
 
-/* Of a pass: sequences, their tokens, heads of attention, and columns of a row. */
+/* Of a pass: sequences, their tokens, and the heads of attention that this process has, with their columns. */
 struct shape {
     long batch, length, heads, width;
     long first, rows; /* only tokens from this one on are computed (backward: 0); batch * (length - first) */
@@ -119,35 +118,18 @@ struct shape {
 #define VECTORIZED
 #endif
 
-static inline long
-min (long a, long b)
-{
-    return a < b ? a : b;
-}
-
-/* exp (x) to 2 units in the last place, in a form that compilers vectorize; below -87 as at -87, above 88 as at 88; NaN
- * stays NaN. */
+/* exp (x) to 2 units in the last place, in a form that compilers vectorize (without a loop); below -87 as at -87, above
+ * 88 as at 88; NaN stays NaN. */
 static inline float
 fast_exp (float x)
 {
-    union {
-        float number;
-        uint32_t bits; /* unsigned, because those of NaN overflow */
-    } power;
+    union { float number; uint32_t bits; } power; /* unsigned, because the bits of NaN overflow */
     x = x < -87 ? -87 : x > 88 ? 88 : x;
-    float whole = x * 1.44269504f + 12582912.0f; /* rounds, and leaves the integer in the low bits */
-    power.number = whole;
-    uint32_t exponent = power.bits - 0x4b400000;
-    whole -= 12582912.0f;
-    float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
-    float value = 1.9875691500e-4f;
-    value = value * rest + 1.3981999507e-3f;
-    value = value * rest + 8.3334519073e-3f;
-    value = value * rest + 4.1665795894e-2f;
-    value = value * rest + 1.6666665459e-1f;
-    value = value * rest + 5.0000001201e-1f;
-    value = value * rest * rest + rest + 1;
-    power.bits = (exponent + 127) << 23;
+    power.number = x * 1.44269504f + 12582912.0f; /* rounds, and leaves the integer in the low bits */
+    float whole = power.number - 12582912.0f, rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+    float value = ((1.9875691500e-4f * rest + 1.3981999507e-3f) * rest + 8.3334519073e-3f) * rest + 4.1665795894e-2f;
+    value = ((value * rest + 1.6666665459e-1f) * rest + 5.0000001201e-1f) * rest * rest + rest + 1;
+    power.bits = (power.bits - 0x4b400000 + 127) << 23;
     return value * power.number;
 }
 
@@ -175,7 +157,7 @@ add_rows (float *sums, const float *x, long rows, long width)
 {
 #pragma omp for
     for (long begin = 0; begin < width; begin += COLUMNS)
-        for (long i = 0, end = min (begin + COLUMNS, width); i < rows; i++)
+        for (long i = 0, end = MIN (begin + COLUMNS, width); i < rows; i++)
             for (long j = begin; j < end; j++)
                 sums[j] += x[i * width + j];
 }
@@ -186,18 +168,15 @@ weights_of (const struct accel_parameter *w)
     return weights (w->data->data, w->data->shape[0], w->data->shape[1]);
 }
 
-/* y [rows, out] = x [rows, in] weight [in, out] + bias; @p has_bias: else it is another process that adds it */
+/* y [rows, out] = x [rows, in] weight [in, out] + bias; unless @p has_bias, another process adds that */
 static void
 linear (float *y, const float *x, const struct accel_parameter *w, long rows, bool has_bias)
 {
     struct matrix weight = weights_of (w);
 #pragma omp for
-    for (long i = 0; i < rows; i++)
-        if (has_bias)
-            memcpy (y + i * weight.columns, w[1].data->data, (size_t) weight.columns * sizeof *y);
-        else
-            memset (y + i * weight.columns, 0, (size_t) weight.columns * sizeof *y);
-    matmul (y, matrix (x, rows, weight.rows, weight.rows), weight, 1);
+    for (long i = 0; i < (has_bias ? rows : 0); i++)
+        memcpy (y + i * weight.columns, w[1].data->data, (size_t) weight.columns * sizeof *y);
+    matmul (y, matrix (x, rows, weight.rows, weight.rows), weight, has_bias);
 }
 
 static void
@@ -225,40 +204,40 @@ measure (const float *x, long width, float *mean)
 }
 
 static VECTORIZED void
-layer_norm (float *y, const float *x, const struct accel_parameter *w, const struct shape *shape)
+layer_norm (float *y, const float *x, const struct accel_parameter *w, long rows)
 {
     const float *weight = w[0].data->data, *bias = w[1].data->data;
+    long width = w->data->shape[0];
 #pragma omp for
-    for (long at = 0; at < shape->rows * shape->width; at += shape->width) {
-        float mean, inverse = measure (x + at, shape->width, &mean);
-        for (long j = 0; j < shape->width; j++)
+    for (long at = 0; at < rows * width; at += width) {
+        float mean, inverse = measure (x + at, width, &mean);
+        for (long j = 0; j < width; j++)
             y[at + j] = (x[at + j] - mean) * inverse * weight[j] + bias[j];
     }
 }
 
-/* work: each row's share of the weight's gradient */
+/* dw: each row's share of the weight's gradient */
 static VECTORIZED void
-layer_norm_backward (float *dx, float *work, const float *dy, const float *x, const struct accel_parameter *w,
-                     const struct shape *shape)
+layer_norm_backward (float *dx, float *dw, const float *dy, const float *x, const struct accel_parameter *w, long rows)
 {
     const float *weight = w[0].data->data;
-    long width = shape->width;
+    long width = w->data->shape[0];
 #pragma omp for
-    for (long at = 0; at < shape->rows * width; at += width) {
+    for (long at = 0; at < rows * width; at += width) {
         float sum = 0, product = 0, mean, inverse = measure (x + at, width, &mean);
 #pragma omp simd reduction(+ : sum, product)
         for (long j = 0; j < width; j++) {
-            work[at + j] = dy[at + j] * (x[at + j] - mean) * inverse;
+            dw[at + j] = dy[at + j] * (x[at + j] - mean) * inverse;
             sum += dy[at + j] * weight[j];
-            product += work[at + j] * weight[j];
+            product += dw[at + j] * weight[j];
         }
         sum /= (float) width;
         product /= (float) width;
         for (long j = 0; j < width; j++)
             dx[at + j] += (dy[at + j] * weight[j] - sum - (x[at + j] - mean) * inverse * product) * inverse;
     }
-    add_rows (w[0].grad->data, work, shape->rows, width);
-    add_rows (w[1].grad->data, dy, shape->rows, width);
+    add_rows (w[0].grad->data, dw, rows, width);
+    add_rows (w[1].grad->data, dy, rows, width);
 }
 
 /* GELU: x / 2 (1 + tanh u) with u = sqrt (2 / pi) (x + 0.044715 x^3), which is x / (1 + exp (-2 u)).  On the way back,
@@ -329,7 +308,7 @@ static struct view
 view_of (const float *qkv, const struct shape *shape, long head, long before)
 {
     long stride = 3 * shape->width, size = shape->width / shape->heads, row = head / shape->heads * shape->length;
-    long column = head % shape->heads * size, rows = min (QUERIES, shape->length - before), keys = before + rows;
+    long column = head % shape->heads * size, rows = MIN (QUERIES, shape->length - before), keys = before + rows;
     const float *from = qkv + row * stride + column;
     return (struct view){ matrix (from + before * stride, rows, size, stride),
                           matrix (from + shape->width, keys, size, stride),
@@ -404,7 +383,7 @@ row_of (const struct gpt *gpt, int32_t token)
 static void
 embed (const struct gpt *gpt, float *x, float *work, const int32_t *tokens, const struct shape *shape)
 {
-    long width = shape->width, length = shape->length - shape->first;
+    long width = gpt->config.n_embd, length = shape->length - shape->first;
 #pragma omp for
     for (long i = 0; i < shape->rows; i++) {
         long row = row_of (gpt, tokens[i]);
@@ -422,24 +401,16 @@ static VECTORIZED void
 embed_backward (const struct gpt *gpt, const float *dx, const int32_t *tokens, const struct shape *shape)
 {
     float *dwte = gpt->tensors[WTE].grad->data, *dwpe = gpt->tensors[WPE].grad->data;
-    long width = shape->width;
+    long width = gpt->config.n_embd;
 #pragma omp for
     for (long begin = 0; begin < width; begin += COLUMNS)
-        for (long i = 0, end = min (begin + COLUMNS, width); i < shape->rows; i++) {
+        for (long i = 0, end = MIN (begin + COLUMNS, width); i < shape->rows; i++) {
             long row = row_of (gpt, tokens[i]);
             for (long j = begin; j < end && row >= 0; j++)
                 dwte[row * width + j] += dx[i * width + j];
             for (long j = begin; j < end; j++)
                 dwpe[i % shape->length * width + j] += dx[i * width + j];
         }
-}
-
-/* logits [rows, vocab] = x wte^T */
-static void
-logits_of (float *logits, const float *x, const struct accel_parameter *wte, long rows)
-{
-    struct matrix weight = weights_of (wte);
-    matmul (logits, matrix (x, rows, weight.columns, weight.columns), transposed (weight), 0);
 }
 
 /* losses [rows] = -log softmax (x wte^T) [label].  Only a few rows of logits are in memory, so gradients, times scale,
@@ -450,9 +421,10 @@ cross_entropy (const struct gpt *gpt, float *dx, const int32_t *labels, long row
     float *losses = gpt->losses, *logits = gpt->logits, *x = gpt->narrow;
     struct matrix weight = weights_of (gpt->tensors + WTE);
     long vocab = weight.rows, width = weight.columns;
-    for (long first = 0; first < rows; first += LOGIT_ROWS) {
-        long count = min (LOGIT_ROWS, rows - first);
-        logits_of (logits, x + first * width, gpt->tensors + WTE, count);
+    for (long first = 0; first < rows; first += gpt->logit_rows) {
+        long count = MIN (gpt->logit_rows, rows - first);
+        struct matrix some = matrix (x + first * width, count, width, width), grad;
+        matmul (logits, some, transposed (weight), 0);
 #pragma omp single
         if (gpt->vocabulary)
             TRY (accel_parallel_cross_entropy (gpt->vocabulary, labels + first, (size_t) count, (size_t) vocab,
@@ -465,76 +437,61 @@ cross_entropy (const struct gpt *gpt, float *dx, const int32_t *labels, long row
         }
         if (!dx)
             continue;
-        struct matrix grad = factor (logits, count, vocab);
+        grad = factor (logits, count, vocab);
         matmul (dx + first * width, grad, weight, 0);
-        matmul (gpt->tensors[WTE].grad->data, transposed (grad),
-                matrix (x + first * width, count, width, width), 1);
+        matmul (gpt->tensors[WTE].grad->data, transposed (grad), some, 1);
         sum (gpt->vocabulary, dx + first * width, count * width);
     }
 }
 
 /* ---- a pass ---- */
 
-static float *
-take (float **next, size_t count)
-{
-    *next += count;
-    return *next - count;
-}
-
-/* Memory of a pass; what it keeps is 10 * n_embd + n_head numbers for each token and layer. */
+/* Memory of a pass.  What it keeps of a layer is 10 * n_embd + n_head numbers for each token; if layers are computed
+ * again, its input, and the rest is there once.  Logits are where layers compute, between forward and backward. */
 static void
-reserve (struct gpt *gpt, int batch, int length)
+reserve (struct gpt *gpt, long rows, bool recompute)
 {
-    size_t layers = (size_t) gpt->config.n_layer, rows = (size_t) batch * (size_t) length;
-    size_t narrow = rows * (size_t) gpt->config.n_embd, heads = rows * (size_t) gpt->config.n_head;
-    size_t logits = (rows < LOGIT_ROWS ? rows : LOGIT_ROWS) * (size_t) gpt->config.vocab_size;
-    if (gpt->memory && batch == gpt->batch && length == gpt->length)
+    long layers = gpt->config.n_layer, narrow = rows * gpt->config.n_embd, vocab = gpt->config.vocab_size;
+    long kept = 9 * narrow + rows * gpt->config.n_head, work = 8 * narrow + (recompute ? kept : 0);
+    if (gpt->memory && rows == gpt->rows && recompute == gpt->shares)
         return;
+    gpt->rows = rows;
+    gpt->shares = recompute;
+    gpt->logit_rows = MIN (rows, recompute && work / vocab < LOGIT_ROWS ? work / vocab + 1 : LOGIT_ROWS);
+    work = work > gpt->logit_rows * vocab ? work : gpt->logit_rows * vocab;
     free (gpt->memory);
-    float *next = gpt->memory = zeroed (layers * (10 * narrow + heads) + 12 * narrow + rows + logits, sizeof *next);
-    for (size_t i = 0; i < layers; i++)
-        gpt->blocks[i] = (struct gpt_block){
-            .tensors = gpt->tensors + MODEL_TENSORS + i * BLOCK_TENSORS, .input = take (&next, narrow),
-            .middle = take (&next, narrow), .qkv = take (&next, 3 * narrow), .attended = take (&next, narrow),
-            .norms = take (&next, heads), .hidden = take (&next, 4 * narrow) };
-    gpt->blocks[layers].input = take (&next, narrow);
-    gpt->wide = take (&next, 4 * narrow);
-    gpt->wide_grad = take (&next, 4 * narrow);
-    gpt->narrow = take (&next, narrow);
-    gpt->narrow_grad = take (&next, narrow);
-    gpt->grad = take (&next, narrow);
-    gpt->losses = take (&next, rows);
-    gpt->logits = take (&next, logits);
-    gpt->batch = batch;
-    gpt->length = length;
+    float *at = zeroed ((size_t) ((layers + 4) * narrow + rows + (recompute ? 0 : layers * kept) + work), sizeof *at);
+    gpt->memory = gpt->losses = at;
+    gpt->narrow = at + rows;
+    gpt->narrow_grad = gpt->narrow + narrow;
+    gpt->grad = gpt->narrow_grad + narrow;
+    float *input = gpt->grad + narrow;
+    gpt->wide = gpt->logits = input + (layers + 1) * narrow;
+    gpt->wide_grad = gpt->wide + 4 * narrow;
+    at = recompute ? gpt->wide_grad + 4 * narrow : gpt->wide + work;
+    for (long i = 0; i < layers; i++, input += narrow, at += recompute ? 0 : kept)
+        gpt->blocks[i] = (struct gpt_block){ gpt->tensors + MODEL_TENSORS + i * BLOCK_TENSORS, input, .middle = at,
+                                             .attended = at + narrow, .qkv = at + 2 * narrow,
+                                             .hidden = at + 5 * narrow, .norms = at + 9 * narrow };
+    gpt->blocks[layers].input = input;
 }
 
-/* What this process has of the heads. */
-static struct shape
-own_heads (const struct gpt *gpt, const struct shape *shape)
-{
-    struct shape own = *shape;
-    own.heads /= gpt->parts;
-    own.width /= gpt->parts;
-    return own;
-}
-
-/* Of each sequence, the tokens from shape->first on. */
+/* Of each sequence, the tokens from shape->first on.  @param again  only what the way back needs */
 static void
-forward_block (struct gpt *gpt, const struct gpt_block *b, const struct shape *shape)
+forward_block (struct gpt *gpt, const struct gpt_block *b, const struct shape *shape, bool again)
 {
     const struct accel_parameter *w = b->tensors;
-    const struct shape own = own_heads (gpt, shape);
-    long rows = shape->rows, count = rows * shape->width;
-    layer_norm (gpt->narrow, b->input, w + LN_1, shape);
-    linear (b->qkv + own.first * 3 * own.width, gpt->narrow, w + ATTN, rows, true);
-    attention (b->attended, b->norms, b->qkv, &own);
+    long rows = shape->rows, count = rows * gpt->config.n_embd;
+    layer_norm (gpt->narrow, b->input, w + LN_1, rows);
+    linear (b->qkv + shape->first * 3 * shape->width, gpt->narrow, w + ATTN, rows, true);
+    attention (b->attended, b->norms, b->qkv, shape);
     linear (gpt->narrow, b->attended, w + ATTN_PROJ, rows, !gpt->part);
     sum (gpt->tp, gpt->narrow, count);
     add (b->middle, b->input, gpt->narrow, count);
-    layer_norm (gpt->narrow, b->middle, w + LN_2, shape);
+    layer_norm (gpt->narrow, b->middle, w + LN_2, rows);
     linear (b->hidden, gpt->narrow, w + FC, rows, true);
+    if (again)
+        return;
     gelu (gpt->wide, b->hidden, 4 * count / gpt->parts);
     linear (gpt->narrow, gpt->wide, w + MLP_PROJ, rows, !gpt->part);
     sum (gpt->tp, gpt->narrow, count);
@@ -546,21 +503,22 @@ static void
 backward_block (struct gpt *gpt, const struct gpt_block *b, const struct shape *shape)
 {
     const struct accel_parameter *w = b->tensors;
-    const struct shape own = own_heads (gpt, shape);
-    long rows = shape->rows, count = rows * shape->width;
+    long rows = shape->rows, count = rows * gpt->config.n_embd;
+    if (gpt->recompute)
+        forward_block (gpt, b, shape, true);
     gelu (gpt->wide, b->hidden, 4 * count / gpt->parts);
     linear_backward (gpt->wide_grad, gpt->grad, gpt->wide, w + MLP_PROJ, rows);
     gelu_backward (gpt->wide_grad, b->hidden, 4 * count / gpt->parts);
-    layer_norm (gpt->narrow, b->middle, w + LN_2, shape);
+    layer_norm (gpt->narrow, b->middle, w + LN_2, rows);
     linear_backward (gpt->narrow_grad, gpt->wide_grad, gpt->narrow, w + FC, rows);
     sum (gpt->tp, gpt->narrow_grad, count);
-    layer_norm_backward (gpt->grad, gpt->wide, gpt->narrow_grad, b->middle, w + LN_2, shape);
+    layer_norm_backward (gpt->grad, gpt->wide, gpt->narrow_grad, b->middle, w + LN_2, rows);
     linear_backward (gpt->narrow_grad, gpt->grad, b->attended, w + ATTN_PROJ, rows);
-    attention_backward (gpt->wide_grad, gpt->narrow_grad, b->qkv, b->norms, &own);
-    layer_norm (gpt->narrow, b->input, w + LN_1, shape);
+    attention_backward (gpt->wide_grad, gpt->narrow_grad, b->qkv, b->norms, shape);
+    layer_norm (gpt->narrow, b->input, w + LN_1, rows);
     linear_backward (gpt->narrow_grad, gpt->wide_grad, gpt->narrow, w + ATTN, rows);
     sum (gpt->tp, gpt->narrow_grad, count);
-    layer_norm_backward (gpt->grad, gpt->wide, gpt->narrow_grad, b->input, w + LN_1, shape);
+    layer_norm_backward (gpt->grad, gpt->wide, gpt->narrow_grad, b->input, w + LN_1, rows);
 }
 
 static void
@@ -568,8 +526,8 @@ forward (struct gpt *gpt, const int32_t *tokens, const struct shape *shape)
 {
     embed (gpt, gpt->blocks->input, gpt->narrow, tokens, shape);
     for (int layer = 0; layer < gpt->config.n_layer; layer++)
-        forward_block (gpt, &gpt->blocks[layer], shape);
-    layer_norm (gpt->narrow, gpt->blocks[gpt->config.n_layer].input, gpt->tensors + LN_F, shape);
+        forward_block (gpt, &gpt->blocks[layer], shape, false);
+    layer_norm (gpt->narrow, gpt->blocks[gpt->config.n_layer].input, gpt->tensors + LN_F, shape->rows);
 }
 
 /* The gradients of the tensors from @p first on are complete.  A failure is also the status of accel_backward(). */
@@ -587,8 +545,9 @@ backward (struct gpt *gpt, const int32_t *tokens, const struct shape *shape)
 {
     int layer = gpt->config.n_layer;
 #pragma omp single
-    memset (gpt->grad, 0, (size_t) (shape->rows * shape->width) * sizeof *gpt->grad);
-    layer_norm_backward (gpt->grad, gpt->wide, gpt->narrow_grad, gpt->blocks[layer].input, gpt->tensors + LN_F, shape);
+    memset (gpt->grad, 0, (size_t) (shape->rows * gpt->config.n_embd) * sizeof *gpt->grad);
+    layer_norm_backward (gpt->grad, gpt->wide, gpt->narrow_grad, gpt->blocks[layer].input, gpt->tensors + LN_F,
+                         shape->rows);
     report (gpt, LN_F, 2);
     while (layer-- > 0) {
         backward_block (gpt, &gpt->blocks[layer], shape);
@@ -599,17 +558,18 @@ backward (struct gpt *gpt, const int32_t *tokens, const struct shape *shape)
 }
 
 float
-gpt_loss (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int batch, int length, float scale)
+gpt_loss (struct gpt *gpt, const DLTensor *tokens, const DLTensor *labels, float scale)
 {
-    const struct shape shape = { batch, length, gpt->config.n_head, gpt->config.n_embd, 0, batch * length };
+    const struct shape shape = { tokens->shape[0], tokens->shape[1], gpt->config.n_head / gpt->parts,
+                                 gpt->config.n_embd / gpt->parts, 0, tokens->shape[0] * tokens->shape[1] };
     double loss = 0;
-    reserve (gpt, batch, length);
+    reserve (gpt, shape.rows, gpt->recompute);
 #pragma omp parallel
     {
-        forward (gpt, tokens, &shape);
-        cross_entropy (gpt, scale > 0 ? gpt->narrow_grad : NULL, labels, shape.rows, scale);
+        forward (gpt, tokens->data, &shape);
+        cross_entropy (gpt, scale > 0 ? gpt->narrow_grad : NULL, labels->data, shape.rows, scale);
         if (scale > 0)
-            backward (gpt, tokens, &shape);
+            backward (gpt, tokens->data, &shape);
     }
     for (long i = 0; i < shape.rows; i++)
         loss += (double) gpt->losses[i];
@@ -619,18 +579,18 @@ gpt_loss (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int bat
 const float *
 gpt_next (struct gpt *gpt, int32_t token)
 {
-    const struct shape shape
-        = { 1, gpt->count + 1, gpt->config.n_head, gpt->config.n_embd, gpt->count, 1 };
-    size_t classes = (size_t) gpt->tensors[WTE].data->shape[0];
-    size_t first = gpt->vocabulary ? classes * (size_t) gpt->part : 0;
-    reserve (gpt, 1, gpt->config.n_positions);
+    const struct shape shape = { 1, gpt->count + 1, gpt->config.n_head / gpt->parts, gpt->config.n_embd / gpt->parts,
+                                 gpt->count, 1 };
+    struct matrix weight = weights_of (gpt->tensors + WTE);
+    reserve (gpt, gpt->config.n_positions, false);
+    float *own = gpt->logits + (gpt->vocabulary ? weight.rows * gpt->part : 0);
 #pragma omp parallel
     {
         forward (gpt, &token, &shape);
-        logits_of (gpt->logits + first, gpt->narrow, gpt->tensors + WTE, 1);
+        matmul (own, matrix (gpt->narrow, 1, weight.columns, weight.columns), transposed (weight), 0);
     }
     if (gpt->vocabulary)
-        TRY (accel_comm_all_gather (gpt->vocabulary, gpt->logits + first, gpt->logits, classes, ACCEL_FLOAT32, &error));
+        TRY (accel_comm_all_gather (gpt->vocabulary, own, gpt->logits, (size_t) weight.rows, ACCEL_FLOAT32, &error));
     gpt->count++;
     return gpt->logits;
 }

@@ -11,29 +11,12 @@ struct gpt_config {
     int vocab_size, n_positions, n_embd, n_layer, n_head;
 };
 
-/** What the command line says; the table in options.c explains each. */
-struct options {
-    struct gpt_config config;
-    const char *data, *eval_data, *model, *save, *project_dir, *prompt;
-    int bos_token_id, eos_token_id, model_type, activation_function, tie_word_embeddings; /* 0: the only word */
-    int format, length, batch_size, total_batch_size, tokens_per_step, steps, warmup_steps, shard, tp, seed;
-    int evaluate_every, evaluation_batches, patience, save_every, sample, top_k;
-    double lr, weight_decay, max_grad_norm, temperature, top_p, peak_tflops;
-};
-
-/** A mistake ends the process with a sentence.  @{ */
-struct options parse_options (int argc, char **argv);
-void write_config (const struct options *options);
-/** @} */
-
 /** A layer: its tensors, and what a pass leaves for its way back. */
 struct gpt_block {
     const struct accel_parameter *tensors;
-    float *input, *middle; /* [rows, n_embd]: of attention, and of what follows it */
-    float *qkv;            /* [rows, 3 n_embd] */
-    float *attended;       /* [rows, n_embd] */
-    float *norms;          /* [batch, n_head, length] */
-    float *hidden;         /* [rows, 4 n_embd]: before the activation */
+    float *input, *middle, *attended; /* [rows, n_embd]: of attention, of what follows it, and between them */
+    float *qkv, *hidden;              /* [rows, 3 n_embd], and [rows, 4 n_embd]: before the activation */
+    float *norms;                     /* [batch, n_head, length] */
 };
 
 struct gpt {
@@ -43,12 +26,14 @@ struct gpt {
     struct accel_model *model;
     struct accel_comm *tp, *vocabulary; /* the processes that divide layers, and the vocabulary; NULL: this one alone */
     int parts, part;                    /* of layers: how many, and which this one has */
-    struct gpt_block *blocks;  /* [n_layer + 1]; the last one has only an input, the output of the others */
-    int batch, length, count;  /* for which there is memory below: rows = batch * length; tokens of the text so far */
+    struct gpt_block *blocks; /* [n_layer + 1]; the last one has only an input, the output of the others */
+    bool recompute, shares;   /* layers shall keep only their input (set before the first pass); now do */
+    long rows, logit_rows;    /* for which there is memory below */
+    int count;                /* tokens of the text so far */
     float *memory;
     float *wide, *wide_grad;            /* [rows, 4 n_embd] */
     float *narrow, *narrow_grad, *grad; /* [rows, n_embd] */
-    float *losses, *logits;             /* [rows], [LOGIT_ROWS, vocab_size] */
+    float *losses, *logits;             /* [rows], [logit_rows, vocab_size] */
 };
 
 /** Describe a model to the library, which has its memory and cuts it as @p acc says, and fill it as GPT-2 did. */
@@ -56,12 +41,12 @@ void gpt_create (struct gpt *gpt, const struct gpt_config *config, const struct 
                  struct accel_generator *generator);
 
 /**
- * The mean loss of predicting @p labels [batch, length] from @p tokens, which must be below vocab_size.
+ * The mean loss of predicting @p labels [batch, length], int32, from @p tokens, which must be below vocab_size.
  *
  * @param scale  the gradients, times this, are added to those of the tensors, and each is reported to the library when
  *               it is complete, so that averages over processes begin meanwhile; 0: there are none
  */
-float gpt_loss (struct gpt *gpt, const int32_t *tokens, const int32_t *labels, int batch, int length, float scale);
+float gpt_loss (struct gpt *gpt, const DLTensor *tokens, const DLTensor *labels, float scale);
 
 /** Add @p token to the text, on all processes that divide layers.  @return the logits of what follows, [vocab_size],
  *  valid until the next call */

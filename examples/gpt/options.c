@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line of the GPT example, and config.json as `transformers` reads and writes it. */
-#include "gpt.h"
+#include "options.h"
 
 #include <err.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define TEXT(field, value, help) { #field, ACCEL_ARGUMENT_TEXT, false, AT (field), value, help, 0, 0, NULL }
@@ -44,6 +45,7 @@ static const struct accel_argument rows[] = {
     NUMBER (max_grad_norm, "1", 1e9, "larger gradients are clipped"),
     COUNT (shard, "0", 0, 3, "stage of ZeRO; 0: what accelerate launch was asked for"),
     COUNT (tp, "0", 0, 1000, "processes that divide layers; 0: what accelerate launch was asked for"),
+    COUNT (recompute, "0", 0, 1, "1: layers keep only their input, for less memory"),
     COUNT (seed, "1", 0, INT_MAX, "of weights, data and samples"),
     COUNT (evaluate_every, "100", 1, 1e9, "steps"),
     COUNT (evaluation_batches, "16", 1, 1e9, "of each process"),
@@ -78,9 +80,33 @@ check (struct options *o)
         o->total_batch_size = o->tokens_per_step / o->length;
 }
 
+/* Without a prompt, texts follow a line's end, or the last token, which ends GPT-2's texts. */
+static void
+read_prompt (struct options *o)
+{
+    bool is_text = o->format == 0;
+    char *next = (char *) o->prompt, *end;
+    o->tokens = calloc (strlen (next) + 1, sizeof *o->tokens);
+    if (!o->tokens)
+        errx (1, "out of memory");
+    while (*next) {
+        long token = is_text ? (unsigned char) *next : strtol (next, &end, 10);
+        if (!is_text && end == next)
+            errx (1, "--prompt: expected numbers of tokens, got '%s'", next);
+        if (token < 0 || token >= o->config.vocab_size)
+            errx (1, "--prompt: token %ld, but the model has %d", token, o->config.vocab_size);
+        next = is_text ? next + 1 : end + strspn (end, " ");
+        o->tokens[o->token_count++] = (int32_t) token;
+    }
+    if (!o->token_count)
+        o->tokens[o->token_count++] = is_text && o->config.vocab_size > '\n' ? '\n' : o->config.vocab_size - 1;
+}
+
 struct options
 parse_options (int argc, char **argv)
 {
+    static const enum accel_token_format formats[]
+        = { ACCEL_TOKENS_UINT8, ACCEL_TOKENS_UINT16, ACCEL_TOKENS_UINT32, ACCEL_TOKENS_LLMC };
     struct options options = { 0 };
     struct accel_error error;
     char *help, path[PATH_MAX];
@@ -94,6 +120,9 @@ parse_options (int argc, char **argv)
     if (options.model)
         accel_check (accel_arguments_read_json (&options, rows + WRITTEN, MODEL_ROWS - WRITTEN, path, &error), &error);
     check (&options);
+    options.token_format = formats[options.format];
+    options.sharding = (enum accel_sharding) (options.shard ? ACCEL_SHARDING_NONE + options.shard : 0);
+    read_prompt (&options);
     return options;
 }
 

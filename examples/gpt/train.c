@@ -7,13 +7,12 @@
  * A token is a byte, unless the data are token files.  A step has --total_batch_size sequences, in as many passes as
  * the number of processes needs, and an epoch has whole steps: they are the same on any number.  Started again, a run
  * continues from its latest checkpoint in --project_dir, also on another number of processes. */
-#include "gpt.h"
 #include "matmul.h"
+#include "options.h"
 
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define TRY(call) accel_check ((call), &error)
 static struct accel_error error;
@@ -37,9 +36,7 @@ enum { TRAIN, TEST };
 static struct accel_dataset *
 open_tokens (const struct options *o, const char *path)
 {
-    static const enum accel_token_format formats[]
-        = { ACCEL_TOKENS_UINT8, ACCEL_TOKENS_UINT16, ACCEL_TOKENS_UINT32, ACCEL_TOKENS_LLMC };
-    const struct accel_tokens_options tokens = { .format = formats[o->format], .sequence_length = (size_t) o->length,
+    const struct accel_tokens_options tokens = { .format = o->token_format, .sequence_length = (size_t) o->length,
                                                  .labels = true, .vocab_size = (uint64_t) o->config.vocab_size };
     struct accel_dataset *data;
     TRY (accel_dataset_open_tokens (&data, &path, 1, &tokens, &error));
@@ -51,29 +48,19 @@ static void
 open_data (struct run *run)
 {
     const struct options *o = &run->options;
-    const struct accel_dataset *all = run->data[TRAIN] = open_tokens (o, o->data), *test = all;
-    size_t size = o->eval_data ? all->size : all->size - all->size / 10, step = (size_t) o->total_batch_size;
+    const char *path = o->eval_data ? o->eval_data : o->data;
+    const struct accel_dataset *data = run->data[TRAIN] = open_tokens (o, o->data);
+    const struct accel_dataset *test = run->data[TEST] = open_tokens (o, path);
+    size_t size = o->eval_data ? data->size : data->size - data->size / 10, step = (size_t) o->total_batch_size;
+    size -= size % step;
+    size_t first = o->eval_data ? 0 : size, rest = test->size - first;
     size_t pass = (size_t) (o->batch_size * accel_num_processes (run->acc) / run->gpt.parts);
-    size_t first = size -= size % step;
     if (!size)
-        errx (1, "%s: %zu sequences of %d tokens are too few for a step of %zu", o->data, all->size, o->length, step);
-    if (o->eval_data) {
-        test = run->data[TEST] = open_tokens (o, o->eval_data);
-        first = 0;
-    }
-    if (test->size - first < pass) /* one batch for each process; otherwise there is nothing to average */
-        errx (1, "%s: %zu sequences of %d tokens are too few to evaluate %zu at a time",
-              o->eval_data ? o->eval_data : o->data, test->size - first, o->length, pass);
-    TRY (accel_dataset_subset (&run->parts[TRAIN], all, 0, size, &error));
-    TRY (accel_dataset_subset (&run->parts[TEST], test, first, test->size - first, &error));
-}
-
-static float
-loss_of (struct run *run, const struct accel_batch *batch, float scale)
-{
-    return gpt_loss (&run->gpt, accel_batch_tensor (batch, "input_ids")->data,
-                     accel_batch_tensor (batch, "labels")->data, (int) accel_batch_size (batch), run->options.length,
-                     scale);
+        errx (1, "%s: %zu sequences of %d tokens are too few for a step of %zu", o->data, data->size, o->length, step);
+    if (rest < pass) /* one batch for each process; otherwise there is nothing to average */
+        errx (1, "%s: %zu sequences of %d tokens are too few to evaluate %zu at a time", path, rest, o->length, pass);
+    TRY (accel_dataset_subset (&run->parts[TRAIN], data, 0, size, &error));
+    TRY (accel_dataset_subset (&run->parts[TEST], test, first, rest, &error));
 }
 
 /* ---- training ---- */
@@ -99,10 +86,8 @@ begin (struct run *run)
         = { .tokens_per_step = (double) o->total_batch_size * o->length,
             .flops_per_step = (double) o->total_batch_size * o->length * flops,
             .peak_flops = o->peak_tflops * 1e12 * accel_num_processes (run->acc), .print_steps = (uint64_t) o->steps };
-    const struct accel_sharding_options sharding
-        = { .strategy = (enum accel_sharding) (ACCEL_SHARDING_NONE + o->shard), .share_parameters = true };
-    if (o->shard)
-        TRY (accel_model_set_sharding (run->gpt.model, &sharding, &error));
+    const struct accel_sharding_options sharding = { .strategy = o->sharding, .share_parameters = true };
+    TRY (accel_model_set_sharding (run->gpt.model, &sharding, &error));
     TRY (accel_optimizer_create (&run->optimizer, run->gpt.model, ACCEL_ADAMW, &adamw, &error));
     TRY (accel_scheduler_create (&run->scheduler, run->optimizer, &cosine, &error));
     TRY (accel_loader_create (&run->loaders[TRAIN], run->parts[TRAIN], &loader, &error));
@@ -115,12 +100,14 @@ begin (struct run *run)
     TRY (status == ACCEL_ERR_NOT_FOUND ? ACCEL_OK : status);
 }
 
+/* The loss of a batch, and its gradients, times @p scale, unless that is 0: what accel_backward() calls. */
 static enum accel_status
-backward (void *user, float scale, struct accel_error *why)
+pass (void *user, float scale, struct accel_error *why)
 {
     struct run *run = user;
     (void) why;
-    run->loss = loss_of (run, run->batch, scale);
+    run->loss = gpt_loss (&run->gpt, accel_batch_tensor (run->batch, "input_ids"),
+                          accel_batch_tensor (run->batch, "labels"), scale);
     return ACCEL_OK;
 }
 
@@ -129,16 +116,18 @@ static double
 evaluate (struct run *run)
 {
     struct accel_evaluation *evaluation;
-    const struct accel_batch *batch;
     double loss = 0, count = 0;
     TRY (accel_evaluate_begin (&evaluation, run->acc, run->loaders[TEST], &error));
-    for (; count < run->options.evaluation_batches && accel_loader_next (run->loaders[TEST], &batch, &error); count++)
-        loss += (double) loss_of (run, batch, 0);
+    while (count < run->options.evaluation_batches && accel_loader_next (run->loaders[TEST], &run->batch, &error)) {
+        TRY (pass (run, 0, &error));
+        loss += (double) run->loss;
+        count++;
+    }
     TRY (error.code);
     accel_evaluate_end (evaluation);
-    TRY (accel_reduce_number (run->acc, &loss, ACCEL_SUM, &error));
-    TRY (accel_reduce_number (run->acc, &count, ACCEL_SUM, &error));
-    return loss / count;
+    loss /= count;
+    TRY (accel_reduce_number (run->acc, &loss, ACCEL_AVG, &error));
+    return loss;
 }
 
 /* @return whether this was the last step: the loss gets no better, or the job was asked to stop */
@@ -149,8 +138,8 @@ end_step (struct run *run, double loss, float norm)
     int64_t step = (int64_t) accel_optimizer_step_count (run->optimizer);
     bool is_last = step == o->steps, saves, stops;
     uint64_t since_best;
-    TRY (accel_reduce_number (run->acc, &loss, ACCEL_SUM, &error));
-    const struct accel_value values[] = { { .key = "loss", .number = loss / accel_num_processes (run->acc) },
+    TRY (accel_reduce_number (run->acc, &loss, ACCEL_AVG, &error));
+    const struct accel_value values[] = { { .key = "loss", .number = loss },
                                           { .key = "grad_norm", .number = (double) norm },
                                           { .key = "lr", .number = accel_optimizer_lr (run->optimizer) } };
     TRY (accel_log (run->acc, values, 3, step, &error));
@@ -177,64 +166,42 @@ train (struct run *run)
     float norm;
     bool ends = (int64_t) accel_optimizer_step_count (run->optimizer) >= run->options.steps;
     while (!ends) {
-        while (!ends && accel_loader_next (run->loaders[TRAIN], &run->batch, &error)) {
-            TRY (accel_accumulate (run->acc, &error));
-            TRY (accel_backward (run->acc, run->gpt.model, 0, backward, run, &error));
-            loss += (double) run->loss / accel_gradient_accumulation_steps (run->acc);
-            bool is_step = accel_sync_gradients (run->acc);
-            if (is_step)
-                TRY (accel_clip_grad_norm (run->gpt.model, run->options.max_grad_norm, &norm, NULL, &error));
-            TRY (accel_optimizer_step (run->optimizer, &error));
-            TRY (accel_scheduler_step (run->scheduler, &error));
-            TRY (accel_optimizer_zero_grad (run->optimizer, &error));
-            if (is_step) {
-                ends = end_step (run, loss, norm);
-                loss = 0;
-            }
+        if (!accel_loader_next (run->loaders[TRAIN], &run->batch, &error)) {
+            TRY (error.code); /* or the next call begins the next epoch */
+            continue;
         }
-        TRY (ends ? ACCEL_OK : error.code);
+        TRY (accel_accumulate (run->acc, &error));
+        TRY (accel_backward (run->acc, run->gpt.model, 0, pass, run, &error));
+        loss += (double) run->loss / accel_gradient_accumulation_steps (run->acc);
+        if (accel_sync_gradients (run->acc))
+            TRY (accel_clip_grad_norm (run->gpt.model, run->options.max_grad_norm, &norm, NULL, &error));
+        TRY (accel_optimizer_step (run->optimizer, &error));
+        TRY (accel_scheduler_step (run->scheduler, &error));
+        TRY (accel_optimizer_zero_grad (run->optimizer, &error));
+        if (accel_sync_gradients (run->acc)) {
+            ends = end_step (run, loss, norm);
+            loss = 0;
+        }
     }
     accel_loader_end (run->loaders[TRAIN]);
 }
 
 /* ---- the end ---- */
 
-/* @return the next token of the prompt, -1 after its end */
-static long
-take_token (const char **prompt, bool is_text)
-{
-    char *end;
-    if (!**prompt)
-        return -1;
-    if (is_text)
-        return (unsigned char) *(*prompt)++;
-    long token = strtol (*prompt, &end, 10);
-    if (end == *prompt)
-        errx (1, "--prompt: expected numbers of tokens, got '%s'", *prompt);
-    *prompt = end + strspn (end, " ");
-    return token;
-}
-
-/* Continue the prompt; if there is none, a line's end, or the last token, which ends GPT-2's texts. */
+/* Continue the prompt. */
 static void
 write_text (struct run *run)
 {
     const struct options *o = &run->options;
     const struct accel_choice_options choice = { accel_exactly (o->temperature), (uint64_t) o->top_k, o->top_p };
-    bool is_text = o->format == 0;
-    const char *prompt = o->prompt;
     const float *logits = NULL;
     struct accel_generator *generator;
     TRY (accel_generator_create (&generator, (uint64_t) o->seed, &error));
     for (int i = 0; i < o->sample && i < o->config.n_positions; i++) {
-        long token = take_token (&prompt, is_text);
-        size_t next = is_text ? '\n' : (size_t) o->config.vocab_size - 1;
-        if (token == -1 && logits)
-            TRY (accel_generator_choose (generator, logits, (size_t) o->config.vocab_size, &next, &choice, &error));
-        token = token == -1 ? (long) next : token;
-        if (token < 0 || token >= o->config.vocab_size)
-            errx (1, "--prompt: token %ld, but the model has %d", token, o->config.vocab_size);
-        printf (is_text ? "%c" : "%d ", (int) token);
+        size_t token = i < o->token_count ? (size_t) o->tokens[i] : 0;
+        if (i >= o->token_count)
+            TRY (accel_generator_choose (generator, logits, (size_t) o->config.vocab_size, &token, &choice, &error));
+        printf (o->token_format == ACCEL_TOKENS_UINT8 ? "%c" : "%d ", (int) token);
         logits = gpt_next (&run->gpt, (int32_t) token);
     }
     putchar ('\n');
@@ -255,6 +222,7 @@ main (int argc, char **argv)
     const char *products = matmul_set_dtype (accel_autocast (run.acc)), *best;
     TRY (accel_set_seed (run.acc, (uint64_t) o->seed, false, &error));
     gpt_create (&run.gpt, &o->config, run.acc, accel_default_generator ());
+    run.gpt.recompute = o->recompute;
     open_data (&run);
     if (o->model)
         TRY (accel_load_model (run.acc, run.gpt.model, o->model, NULL, NULL, &error));

@@ -51,6 +51,18 @@ for processes in 2 4; do
         train 2 whole$processes --tp 2 --steps 0 --model parts.model --save again.model >log &&
         cmp parts.model/model.safetensors again.model/model.safetensors'
 done
+# Sequences are as long as the longest text, so that training and writing take the same memory, but for what is kept.
+test_expect_success 'layers that are computed again give the same bits; so does what is written after them' '
+    while read -r count options; do
+        for again in 0 1; do
+            rm -rf layers && train $count layers --steps 3 --batch_size 1 --sample 32 --recompute $again --save layers$again $options </dev/null >log &&
+            sed "1,/^the best/d" log >text$again || return 1
+        done && cmp layers0/model.safetensors layers1/model.safetensors && [ -s text0 ] && cmp text0 text1 || return 1
+    done <<EOF
+1
+2
+2 --tp 2
+EOF'
 test_expect_success 'a vocabulary that cannot be divided is whole; heads are refused' '
     train 1 odd --vocab_size 257 --steps 5 >log && train 2 odd2 --tp 2 --vocab_size 257 --steps 5 --sample 20 >other &&
     near 1e-6 log other && test_exit 1 train 2 bad --tp 2 --n_head 1 2>err && grep "n_head: 1 is not a multiple of --tp 2" err'
@@ -112,9 +124,11 @@ test_expect_success 'a step may be a number of tokens; an epoch has whole steps'
 
 folder=$srcdir/examples/gpt
 test_expect_success 'the README counts the lines' '
-    for file in gpt.h gpt.c train.c options.c tokenize.c; do
+    for file in gpt.h gpt.c train.c options.h options.c tokenize.c; do
         grep "^| .$file. | $(wc -l <"$folder/$file") |" "$folder/README.md" || return 1
-    done && lines=$(cat "$folder"/*.[ch] | wc -l) && grep "^| together | $((lines - $(wc -l <"$folder/tokenize.c"))) |" "$folder/README.md"'
+    done && cat "$folder/gpt.h" "$folder/gpt.c" "$folder/train.c" >core && all=$(wc -l <core) && [ "$all" -le 900 ] &&
+    ours=$(grep -c "accel_\|ACCEL_\|accel/" core) && [ "$ours" -le 150 ] &&
+    grep "train.c. have $all lines, $ours of which" "$folder/README.md" && lines=$(cat "$folder"/*.[ch] | wc -l) && grep "^| together | $((lines - $(wc -l <"$folder/tokenize.c"))) |" "$folder/README.md"'
 
 # writes OPTION...: what the model says after ROMEO
 writes () {
@@ -149,12 +163,12 @@ agrees () {
 tiny=$srcdir/tests/examples/gpt_tiny
 tokens='1 5 19 0 7 7 3 12 11 2'
 test_expect_success 'a model as the Hub has GPT-2 gives the logits that it gives in transformers' '
-    "$builddir/tests/examples/gpt_logits" --length 8 --model "$tiny" --prompt "$tokens" >logits && agrees logits "$tiny/logits"'
+    "$builddir/tests/examples/gpt_logits" --length 8 --format uint16 --model "$tiny" --prompt "$tokens" >logits && agrees logits "$tiny/logits"'
 test_expect_success 'and is saved with the names that transformers writes' '
     head -c 1000 "$text" | LC_ALL=C tr "\000-\377" "[\001*]" >small && "$gpt" --data small --length 8 --total_batch_size 4 --steps 0 --sample 0 --project_dir tiny --model "$tiny" --save tiny.model >log &&
     tr , "\n" <tiny.model/model.safetensors | grep -a "transformer.h.1.attn.c_attn.weight" >/dev/null &&
     ! grep -a "[.]attn.bias" tiny.model/model.safetensors && grep "\"model_type\": \"gpt2\"" tiny.model/config.json &&
-    "$builddir/tests/examples/gpt_logits" --length 8 --model tiny.model --prompt "$tokens" >resaved && agrees resaved "$tiny/logits"'
+    "$builddir/tests/examples/gpt_logits" --length 8 --format uint16 --model tiny.model --prompt "$tokens" >resaved && agrees resaved "$tiny/logits"'
 
 # refuses WORDS OPTION...: with one line that has these words
 refuses () {
@@ -249,7 +263,7 @@ if python3 -c 'import transformers, torch' 2>/dev/null; then
         python3 "$srcdir/tests/examples/gpt_peer.py" model1 "$text" >peer &&
         train 1 peers --steps 50 --model model1 >log && near 1e-4 peer log &&
         python3 "$srcdir/tests/examples/gpt_tiny.py" model1 $tokens >theirs &&
-        "$builddir/tests/examples/gpt_logits" --length 8 --model model1 --prompt "$tokens" >ours && agrees ours theirs'
+        "$builddir/tests/examples/gpt_logits" --length 8 --format uint16 --model model1 --prompt "$tokens" >ours && agrees ours theirs'
 else
     test_skip 'transformers reads its models' 'needs Python packages transformers and torch'
 fi
