@@ -30,7 +30,7 @@ LENGTH, BATCH, WARMUP = 256, 4, 2
 SIZES = { "10": ((256, 256, 6, 6, 384), 20), "124": ((50257, 1024, 12, 12, 768), 4) }
 # Ours: what a row says, processes, options of the launcher, and of the program.  The last ones are for least memory.
 LEAN = "--recompute 1 --batch_size 1"
-DISK = "--use_deepspeed --zero_stage 0 --offload_optimizer_device nvme --offload_optimizer_nvme_path ."
+DISK = "--use_deepspeed --zero_stage 1 --offload_optimizer_device nvme --offload_optimizer_nvme_path ."
 OWN = [("", 1, "--cpu", ""), ("", 2, "--cpu", ""), (" --shard 1", 2, "--cpu", "--shard 1"),
        (" --shard 2", 2, "--cpu", "--shard 2"), (" " + LEAN, 1, "--cpu", LEAN),
        (" --shard 2 " + LEAN, 2, "--cpu", "--shard 2 " + LEAN), (" " + LEAN + ", states on disk", 1, DISK, LEAN)]

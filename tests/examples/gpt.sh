@@ -104,6 +104,18 @@ test_expect_success 'and on another number of processes with the same losses' '
     sed -n "/^step *$(cat first) of/,\$p" log1 >rest && near 1e-5 rest log'
 skip_reason=
 
+# has_stepped: or it has ended
+has_stepped () { grep -q "^step *3 of" log || ! kill -0 "$launcher"; }
+begin () {
+    "$accelerate" launch --cpu --num_processes 2 --num_cpu_threads_per_process 1 "$gpt" $size $rate --save_every 1000000 \
+        --total_batch_size 8 --batch_size 2 --steps 1000000 --project_dir stopped >log 2>err &
+    launcher=$!
+}
+test_expect_success 'asked to stop, all ranks save the same step; started again, they continue with the next one' '
+    : >log && begin && wait_for has_stepped && kill -TERM $launcher && test_exit 143 wait $launcher &&
+    grep "saved step [0-9]* on all ranks, then ended by SIGTERM$" err && step=$(sed -n "s/.*saved step \([0-9]*\) on.*/\1/p" err) &&
+    grep "^step" log | tail -1 | grep "^step  *$step of" && train 2 stopped --steps $((step + 1)) >log && cat log &&
+    sed -n "s/^step *\([0-9]*\) of.*grad_norm.*/\1/p" log >steps && echo $((step + 1)) | diff - steps'
 test_expect_success 'each step shows how fast it is and how long the rest will take' '
     train 1 speed --steps 2 --peak_tflops 0.1 >log && cat log &&
     grep "^step  *2 of 2  loss .* [0-9]* tokens/s  mfu [0-9.]*%  0:00 left$" log && [ "$(grep -c "left$" log)" = 1 ]'
