@@ -116,17 +116,42 @@ prepare (struct gpu *gpu)
     gpu->is_ready = good && have_event (gpu, &gpu->ordered);
 }
 
+#define OWN "the program's own CUDA work failed before this call"
+
+/* The program's, which another one has replaced as the thread's last error. */
+static _Thread_local cudaError_t replaced;
+
+void
+gpu_take_away (cudaError_t earlier)
+{
+    if (cudaPeekAtLastError () == earlier)
+        return;
+    cudaGetLastError ();
+    if (!replaced)
+        replaced = earlier;
+}
+
 /* What a launch of the program complained of shows nowhere else: its data is not what it takes it for.  Some of CUDA's
- * errors only say how things are. */
+ * errors only say how things are, and one that is for ever is the last one after each call. */
+static void
+note_own (struct gpu *gpu, cudaError_t error)
+{
+    bool is_state = error == cudaErrorNotReady || error == cudaErrorPeerAccessAlreadyEnabled
+                    || error == cudaErrorHostMemoryAlreadyRegistered;
+    if (is_state || (error == gpu->error && !gpu->may_pass))
+        return;
+    if (gpu->error)
+        gpu->own = gpu->own ? gpu->own : error;
+    else if (!gpu_note (gpu, error, OWN))
+        gpu->may_pass = true;
+}
+
 static void
 note_earlier (struct gpu *gpu)
 {
-    cudaError_t error = cudaGetLastError ();
-    bool is_state = error == cudaErrorNotReady || error == cudaErrorPeerAccessAlreadyEnabled
-                    || error == cudaErrorHostMemoryAlreadyRegistered;
-    if (is_state || gpu->error || gpu_note (gpu, error, "the program's own CUDA work failed before this call"))
-        return;
-    gpu->may_pass = true;
+    note_own (gpu, replaced);
+    replaced = cudaSuccess;
+    note_own (gpu, cudaGetLastError ());
 }
 
 static _Thread_local bool permits_capture;
@@ -209,12 +234,15 @@ visit_end (struct visit *visit)
     pthread_mutex_unlock (&visit->gpu->lock);
 }
 
-/* It has been told: the GPU may be tried again. */
-static void
+/* It has been told: the GPU may be tried again.  @return the program's own, which is told, too */
+static cudaError_t
 forget (struct gpu *gpu, cudaError_t error)
 {
+    cudaError_t own = gpu->own;
+    gpu->own = cudaSuccess;
     if (gpu->may_pass && gpu->error == error)
         gpu->error = cudaSuccess;
+    return own;
 }
 
 bool
@@ -234,21 +262,22 @@ visit_fail (const struct visit *visit, DLDevice device, struct accel_error *err)
     if (device.device_id < 0 || device.device_id >= MOST_GPUS)
         return gpu_helper->fail (err, ACCEL_ERR_INVALID, "cuda:%d does not exist", (int) device.device_id);
     struct gpu *gpu = &gpus[device.device_id];
-    cudaError_t error = visit->gpu ? gpu->error : visit->error;
+    cudaError_t error = visit->gpu ? gpu->error : visit->error, own;
     const char *call = visit->gpu ? gpu->call : visit->call;
     if (visit->gpu) {
         cudaGetLastError (); /* else the end of the visit would note it again */
-        forget (gpu, error);
+        own = forget (gpu, error);
     } else {
         pthread_mutex_lock (&gpu->lock);
-        forget (gpu, error);
+        own = forget (gpu, error);
         pthread_mutex_unlock (&gpu->lock);
     }
     if (error == NOT_CUDA)
         return gpu_helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: %s", (int) device.device_id, call);
     return gpu_helper->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
-                             "cuda:%d: %s: %s (%s)", (int) device.device_id, call, cudaGetErrorString (error),
-                             cudaGetErrorName (error));
+                             "cuda:%d: %s: %s (%s)%s%s", (int) device.device_id, call, cudaGetErrorString (error),
+                             cudaGetErrorName (error), own ? "; and " OWN ": " : "",
+                             own ? cudaGetErrorString (own) : "");
 }
 
 /* After calls without the lock, because they may wait for all that runs on the GPU, also for a collective whose other
@@ -415,13 +444,12 @@ gpu_owns (const void *address, DLDevice *device)
         return answer;
     struct cudaPointerAttributes about = { .type = cudaMemoryTypeUnregistered };
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    bool is_clean = cudaPeekAtLastError () == cudaSuccess;
+    cudaError_t earlier = cudaPeekAtLastError ();
     cudaThreadExchangeStreamCaptureMode (&mode);
     bool known = visit_context () && !cudaPointerGetAttributes (&about, address)
                  && (about.type == cudaMemoryTypeDevice || about.type == cudaMemoryTypeManaged);
     cudaThreadExchangeStreamCaptureMode (&mode);
-    if (is_clean)
-        cudaGetLastError ();
+    gpu_take_away (earlier);
     *device = (DLDevice){ .device_type = kDLCUDA, .device_id = about.device };
     return known;
 }
@@ -517,7 +545,7 @@ void
 gpu_free (DLDevice device, void *memory)
 {
     struct visit visit = { .now = device.device_id, .capture_mode = cudaStreamCaptureModeRelaxed };
-    bool is_clean = cudaPeekAtLastError () == cudaSuccess;
+    cudaError_t earlier = cudaPeekAtLastError ();
     if (!memory || device.device_id < 0 || device.device_id >= MOST_GPUS)
         return;
     struct gpu *gpu = &gpus[device.device_id];
@@ -536,6 +564,5 @@ gpu_free (DLDevice device, void *memory)
     pthread_mutex_unlock (&gpu->lock);
     restore (&visit);
     cudaThreadExchangeStreamCaptureMode (&visit.capture_mode);
-    if (is_clean)
-        cudaGetLastError ();
+    gpu_take_away (earlier);
 }

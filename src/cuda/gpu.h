@@ -47,6 +47,7 @@ struct gpu {
     cudaError_t error; /* the first */
     const char *call;  /* what had it */
     bool may_pass;     /* it is kept until it has been told */
+    cudaError_t own;   /* the first of the program's own since then, which is told with it */
     char *scratch;     /* [CUDA_SCRATCH] of the program's stream */
     cudaStream_t side_stream; /* NULL: not made yet */
     char *side_scratch;       /* [CUDA_SCRATCH] of that */
@@ -92,6 +93,10 @@ void visit_end (struct visit *visit);
 
 /** permit_capture of struct memory_live */
 bool gpu_permit_capture (DLDevice device, bool permits);
+
+/** After calls outside of a visit: take away what they have left as the thread's last error, and keep @p earlier, the
+ *  program's own that was there before, for the next visit. */
+void gpu_take_away (cudaError_t earlier);
 
 /** The error of the GPU that is visited, or why it cannot be. */
 enum accel_status visit_fail (const struct visit *visit, DLDevice device, struct accel_error *err);

@@ -556,9 +556,10 @@ static enum accel_status
 check_kernels (int device, struct accel_error *err)
 {
     int major, minor;
+    cudaError_t earlier = cudaPeekAtLastError ();
     if (cudaDeviceGetAttribute (&major, cudaDevAttrComputeCapabilityMajor, device)
         || cudaDeviceGetAttribute (&minor, cudaDevAttrComputeCapabilityMinor, device)) {
-        cudaGetLastError (); /* which the first call on the device has, too */
+        gpu_take_away (earlier); /* the first call on the device has that error, too */
         return ACCEL_OK;
     }
     if (cuda_has_kernels (major, minor))
@@ -579,13 +580,16 @@ choose (const struct device_helpers *helpers, int local_rank, int *device, struc
     int count = 0;
     if (!gpu_helper) /* the first call is the only one that no other can overlap */
         gpu_helper = helpers;
-    cudaError_t error = cudaGetDeviceCount (&count);
+    cudaError_t earlier = cudaPeekAtLastError (), error = cudaGetDeviceCount (&count);
     if (error || count < 1) {
-        bool absent = is_absence (error);
-        cudaGetLastError ();
-        return helpers->fail (err, absent ? ACCEL_ERR_UNSUPPORTED : ACCEL_ERR_SYSTEM, "no GPU can be used: %s%s%.80s",
+        bool absent = is_absence (error), has_own = earlier && earlier != error;
+        gpu_take_away (earlier);
+        return helpers->fail (err, absent ? ACCEL_ERR_UNSUPPORTED : ACCEL_ERR_SYSTEM,
+                              "no GPU can be used: %s%s%.80s%s%s",
                               error ? cudaGetErrorString (error) : "none is visible",
-                              visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+                              visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "",
+                              has_own ? "; before, the program's own CUDA work failed: " : "",
+                              has_own ? cudaGetErrorString (earlier) : "");
     }
     *device = local_rank % count;
     return check_kernels (*device, err);

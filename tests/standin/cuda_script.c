@@ -522,6 +522,29 @@ do_choose (const struct memory *memory)
     say ("[%d %d %s] ", (int) status, device, err.text);
 }
 
+/* An error that the program has not looked at, while the GPU has none, or the one that a call has. */
+static void
+do_own (const struct memory *memory)
+{
+    DLDevice device;
+    void *made = memory->create (gpu, 16, false);
+    for (int i = 0; i < 4; i++) {
+        if (i == 0)
+            memory->zero (gpu, a, 16);
+        call_fail (cudaErrorInvalidConfiguration);
+        if (i == 0)
+            memory->zero (gpu, b, 16);
+        else if (i == 1)
+            memory->destroy (gpu, made);
+        else if (i == 2)
+            memory->owns (bytes, &device);
+        else
+            do_choose (memory);
+        enum accel_status status = memory->read (gpu, NULL, NULL, 0, &err);
+        say ("[%d %s] ", (int) status, err.text);
+    }
+}
+
 static const struct {
     const char *name;
     void (*run) (const struct memory *memory);
@@ -557,6 +580,8 @@ static const struct {
     { "owns", do_owns, false, true, NULL, cudaErrorIllegalAddress },
     { "contexts", do_contexts, true, false, NULL, cudaErrorIllegalAddress },
     { "choose", do_choose, false, false, NULL, cudaErrorIllegalAddress },
+    { "own errors", do_own, false, false, NULL, cudaErrorMemoryAllocation },
+    { "own errors, others for ever", do_own, false, false, NULL, cudaErrorIllegalAddress },
 };
 
 /* ---- each of them ---- */
