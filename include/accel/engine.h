@@ -242,10 +242,10 @@ struct accel_engine {
 
     enum accel_status (*split) (void *transport, int64_t group_id, int rank, struct accel_error *err);
 
-    /** What is queued on @p stream from now on comes after @p work.  Returns without waiting for other ranks, unless
-     *  the engine is still connecting them.  Needs start() and ACCEL_ENGINE_ASYNC_PROGRESS; libaccel then calls test()
-     *  every now and then until @p work is over, and wait().  free() may come before.  NULL, or an error: the host
-     *  waits.
+    /** What is queued on @p stream from now on comes after @p work.  Does not wait for the device, nor for other ranks,
+     *  unless the engine is still connecting them, but until @p work is queued there.  Needs start() and
+     *  ACCEL_ENGINE_ASYNC_PROGRESS; libaccel then calls test() every now and then until @p work is over, and wait().
+     *  free() may come before.  NULL, or an error: the host waits.
      *  @param stream  of the device, as in struct accel_engine_call */
     enum accel_status (*order) (void *transport, void *work, void *stream, struct accel_error *err);
 };

@@ -14,11 +14,12 @@
  *
  * From the start until accel_work_wait() returns, the program must not write `send`, and must not read or write `recv`.
  *
- * On a GPU with engine nccl, the host does not wait, once NCCL has connected the ranks in their first collective.  A
- * collective comes after what the program has queued on its stream before (accel_set_stream()), and accel_work_wait()
- * returns at once; what is queued on the stream from then on comes after the collective.  Blocking calls are ordered in
- * the same way.  What fails later is the error of the next call on the communicator; accel_work_synchronize() waits on
- * the host.
+ * On a GPU with engine nccl, the host waits neither for the GPU nor, once NCCL has connected the ranks in their first
+ * collective, for other ranks.  A collective comes after what the program has queued on its stream before
+ * (accel_set_stream()).  accel_work_wait() returns when NCCL has queued the collective, which it does in a thread of
+ * its own, in microseconds; what is queued on the stream from then on comes after the collective.  Blocking calls are
+ * ordered in the same way.  What fails later is the error of the next call on the communicator;
+ * accel_work_synchronize() waits on the host.
  *
  * Errors are those of blocking calls, with the file and line of the start.  Wrong arguments fail in the start; peers
  * that died or called something else, and timeouts, in accel_work_wait().  After those, the communicator is broken:

@@ -185,8 +185,8 @@ test_expect_success '... it makes no context on other GPUs' '
     $CC -shared -fPIC -Wl,-soname,libcuda.so.1 -o libcuda.so.1 driver.c &&
     STANDIN_LIBCUDA=$scratch/libcuda.so.1 timeout $patience "$standin/nccl_table" contexts >out && test "$(grep -c ^ok out)" -eq 2'
 test_expect_success 'what it asks of NCCL, how long it waits, and what it says and leaves after each failure' '
-    timeout $patience "$standin/nccl_script" >out && test "$(grep -c ^ok out)" -eq 129 &&
-    timeout $patience "$standin/nccl_jobs" >out && test "$(grep -c ^ok out)" -eq 117'
+    timeout $patience "$standin/nccl_script" >out && test "$(grep -c ^ok out)" -eq 134 &&
+    timeout $patience "$standin/nccl_jobs" >out && test "$(grep -c ^ok out)" -eq 119'
 test_expect_success '... it leaves NCCL in good order, and in another one if it lacks memory or gives up' '
     died ncclCommFinalize && died ncclCommDestroy && ! died ncclCommAbort && test "$(grep -c ^ok out)" -eq 14 &&
     timeout $patience "$standin/nccl_table" fails >out && test "$(grep -c ^ok out)" -eq 7'

@@ -502,6 +502,11 @@ test_library (void)
                   "no GPU");
         ok (!cudaPeekAtLastError (), "which leaves no error");
     }
+    call_fail (cudaErrorInvalidConfiguration);
+    let_fail ("cudaGetDeviceCount", 1, 999);
+    is_error (probe (), "finds no GPU: unknown error; before, the program's own CUDA work failed: invalid "
+              "configuration argument", "the program's own error is told with it");
+    ok (!cudaPeekAtLastError (), "once");
 }
 
 /* A child finds the lock free, whichever thread had it. */

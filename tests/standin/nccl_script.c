@@ -436,12 +436,13 @@ test_order (void)
     cudaStream_t stream;
     void *work;
     cudaStreamCreateWithFlags (&stream, cudaStreamNonBlocking);
-    busy_for = 10; /* of which a start asks once, and each turn of a wait three times */
+    busy_for = 1 + 3 * (50 + 22); /* a start asks once, and each turn of a wait three times */
     accel_engine.start (comm, &call, &work, &err);
     strcpy (err.text, "as before");
+    yields = 0;
     int64_t before = clock_us;
     enum accel_status status = accel_engine.order (comm, work, stream, &err);
-    ok (!status && clock_us - before == 60 && delayed == stream,
+    ok (!status && yields == 50 && clock_us - before == 3480 && delayed == stream,
         "an order waits until NCCL has queued the call: %lld us",
         (long long) (clock_us - before));
     accel_engine.wait (comm, work, &err);
@@ -462,6 +463,47 @@ test_order (void)
     is_error (accel_engine.order (comm, work, (void *) 1, &err), "this process gave up: it is late", "of a lost job");
     accel_engine.wait (comm, work, &err);
     close_job (comm, "");
+}
+
+/* An error that the program has not looked at yet stays, or is told with the one of ours that replaces it. */
+static void
+test_own_error (void)
+{
+    static const char words[] = "cuda:1: %s: an illegal memory access was encountered (cudaErrorIllegalAddress); "
+                                "before, the program's own CUDA work failed: invalid configuration argument";
+    char wanted[300];
+    void *work;
+    has_driver = true;
+    struct communicator *comm = open_job (0, 2);
+    struct accel_engine_call call = sum ();
+    set_stuck (true);
+    accel_engine.start (comm, &call, &work, &err);
+    call_fail (cudaErrorInvalidConfiguration);
+    bool is_over = accel_engine.test (comm, work);
+    ok (!is_over && cudaPeekAtLastError () == cudaErrorInvalidConfiguration,
+        "a look at a call leaves the program's error");
+    set_stuck (false);
+    enum accel_status status = accel_engine.wait (comm, work, &err);
+    ok (!status && cudaPeekAtLastError () == cudaErrorInvalidConfiguration, "so does waiting");
+    accel_engine.start (comm, &call, &work, &err);
+    let_fail ("cudaStreamWaitEvent", 1, 700);
+    snprintf (wanted, sizeof wanted, words, "cudaStreamWaitEvent");
+    is_error (accel_engine.order (comm, work, (void *) 1, &err), wanted, "it is told with an error of an order");
+    accel_engine.wait (comm, work, &err);
+    call_fail (cudaErrorInvalidConfiguration);
+    let_fail ("cudaEventRecord", 1, 700);
+    snprintf (wanted, sizeof wanted, words, "cudaEventRecord");
+    is_error (accel_engine.start (comm, &call, &work, &err), wanted, "and of a start");
+    call_fail (cudaErrorInvalidConfiguration);
+    let_fail ("cudaMemsetAsync", 1, 700);
+    nccl.MemAlloc = NULL;
+    is_error (accel_engine.alloc (comm, &work, 16, &err),
+              "accel_alloc: cannot allocate 16 bytes on cuda:1: an illegal memory access was encountered; before, the "
+              "program's own CUDA work failed: invalid configuration argument", "and of an allocation");
+    cudaGetLastError ();
+    close_job (comm, "");
+    has_driver = false;
+    engine.event_query = NULL;
 }
 
 /* An error of the network's: the cause may be known a little later. */
@@ -642,6 +684,7 @@ main (void)
     test_grace ();
     test_pauses ();
     test_order ();
+    test_own_error ();
     test_cause ();
     test_allocations ();
     test_failing_allocations ();

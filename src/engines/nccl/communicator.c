@@ -32,7 +32,7 @@ await_stream (const struct communicator *comm)
     if (cudaEventCreateWithFlags (&event, cudaEventDisableTiming))
         return;
     cudaEventRecord (event, comm->stream); /* one that was not recorded counts as over */
-    while (cudaEventQuery (event) == cudaErrorNotReady && now_ms () < end)
+    while (gpu_event_query (event) == cudaErrorNotReady && now_ms () < end)
         usleep (PAUSE_US);
     cudaEventDestroy (event);
 }
@@ -103,7 +103,8 @@ comm_check_cuda (struct communicator *comm, cudaError_t error, const char *call)
 {
     if (error)
         comm_fail (comm, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
-                   "cuda:%d: %s: %s (%s)", engine.gpu, call, cudaGetErrorString (error), cudaGetErrorName (error));
+                   "cuda:%d: %s: %s (%s)%s%s", engine.gpu, call, cudaGetErrorString (error),
+                   cudaGetErrorName (error), OWN_WORDS);
     return !error;
 }
 
@@ -355,7 +356,7 @@ operation_is_over (struct operation *operation)
     struct communicator *comm = operation->comm;
     comm_progress (comm);
     if (operation->state == OPERATION_RUNS) {
-        cudaError_t error = cudaEventQuery (operation->done);
+        cudaError_t error = gpu_event_query (operation->done);
         if (error != cudaErrorNotReady && comm_check_cuda (comm, error, "a collective"))
             operation->state = OPERATION_IS_OVER;
     }

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { YIELDS = 50, PAUSE_US = 20, PAUSE_MOST_US = 500, AWAY_MS = 1000, ROUND_MS = 100 };
+enum { YIELDS = 50, PAUSE_US = 20, SAME_PAUSES = 4, PAUSE_MOST_US = 500, AWAY_MS = 1000, ROUND_MS = 100 };
 
 static void
 lock (void)
@@ -22,6 +22,21 @@ static void
 unlock (void)
 {
     pthread_mutex_unlock (&engine.lock);
+}
+
+/* With the lock, which it lets go: turn @turn of a wait.  What NCCL has to queue takes microseconds, so others compute
+ * first; ranks that connect, and collectives, may take any time, so pauses grow. */
+static void
+let_others (int turn)
+{
+    int doublings = (turn - YIELDS) / SAME_PAUSES;
+    int us = doublings > 4 ? PAUSE_MOST_US : PAUSE_US << (doublings > 0 ? doublings : 0);
+    unlock ();
+    if (turn < YIELDS)
+        sched_yield ();
+    else
+        usleep ((useconds_t) us);
+    lock ();
 }
 
 /* ---- calls ---- */
@@ -169,14 +184,8 @@ engine_wait (void *transport, void *work, struct accel_error *err)
     const struct accel_engine_call *call = operation->call;
     DEVICE_GUARD;
     lock ();
-    for (int turn = 0; !advance (operation); turn++) {
-        unlock ();
-        if (turn < YIELDS)
-            sched_yield ();
-        else
-            usleep (PAUSE_MOST_US);
-        lock ();
-    }
+    for (int turn = 0; !advance (operation); turn++)
+        let_others (turn);
     enum accel_status status = comm->status;
     comm_await_look (comm);
     operation_destroy (operation);
@@ -204,7 +213,8 @@ engine_coalesce_end (void *transport)
     unlock ();
 }
 
-/* Once NCCL has put it on its stream; before, as while ranks connect, there is nothing to come after. */
+/* Once NCCL has put it on its stream: before, there is no event to come after, and NCCL says only to those who ask that
+ * it has.  That takes microseconds, but the first collective, in which ranks connect, as long as these take to come. */
 static enum accel_status
 engine_order (void *transport, void *work, void *stream, struct accel_error *err)
 {
@@ -212,11 +222,8 @@ engine_order (void *transport, void *work, void *stream, struct accel_error *err
     struct operation *operation = work;
     DEVICE_GUARD;
     lock ();
-    while (operation->state < OPERATION_RUNS && !advance (operation)) {
-        unlock ();
-        usleep (PAUSE_US);
-        lock ();
-    }
+    for (int turn = 0; operation->state < OPERATION_RUNS && !advance (operation); turn++)
+        let_others (turn);
     enum accel_status status = ACCEL_OK;
     cudaError_t error = cudaSuccess;
     if (comm->status)
@@ -226,8 +233,8 @@ engine_order (void *transport, void *work, void *stream, struct accel_error *err
     unlock ();
     if (!error)
         return status;
-    return comm->helpers->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: cudaStreamWaitEvent: %s (%s)", engine.gpu,
-                                cudaGetErrorString (error), cudaGetErrorName (error));
+    return comm->helpers->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: cudaStreamWaitEvent: %s (%s)%s%s", engine.gpu,
+                                cudaGetErrorString (error), cudaGetErrorName (error), OWN_WORDS);
 }
 
 static enum accel_status
@@ -590,8 +597,8 @@ engine_alloc (void *transport, void **memory, size_t bytes, struct accel_error *
     if (error) {
         free (buffer);
         return comm->helpers->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
-                                    "accel_alloc: cannot allocate %zu bytes on cuda:%d: %s", bytes, engine.gpu,
-                                    cudaGetErrorString (error));
+                                    "accel_alloc: cannot allocate %zu bytes on cuda:%d: %s%s%s", bytes, engine.gpu,
+                                    cudaGetErrorString (error), OWN_WORDS);
     }
     lock ();
     if (nccl.CommRegister && comm_await_nccl (comm, CLOSE_MS)
@@ -610,11 +617,8 @@ static void
 await_operations (struct communicator *comm)
 {
     int64_t end = now_ms () + CLOSE_MS;
-    while (find_oldest (comm) && now_ms () < end) {
-        unlock ();
-        usleep (PAUSE_US);
-        lock ();
-    }
+    for (int turn = 0; find_oldest (comm) && now_ms () < end; turn++)
+        let_others (turn);
 }
 
 static void

@@ -101,11 +101,20 @@ void gpu_name (char *bus, size_t size);
  *  into CUDA graphs, which ours do not. */
 struct device_guard {
     int before;
-    bool is_clean; /* there was no error of the program's: what our calls and NCCL's leave is taken away */
+    cudaError_t own; /* the program's last error; if it had none, what our calls leave is taken away */
     enum cudaStreamCaptureMode capture_mode;
 };
 struct device_guard gpu_guard (void);
 void gpu_restore (struct device_guard *guard);
+/** The program's last error when this thread came here; and the words for "%s%s" at the end of an error of ours, which
+ *  replaces it @{ */
+cudaError_t gpu_own_error (void);
+#define OWN_WORDS                                                                      \
+    gpu_own_error () ? "; before, the program's own CUDA work failed: " : "",           \
+        gpu_own_error () ? cudaGetErrorString (gpu_own_error ()) : ""
+/** @} */
+/** cudaEventQuery(), which leaves the program's last error as it is. */
+cudaError_t gpu_event_query (cudaEvent_t event);
 #define DEVICE_GUARD __attribute__ ((cleanup (gpu_restore), unused)) struct device_guard guard = gpu_guard ()
 
 /* ---- communicator.c ---- */
@@ -170,6 +179,7 @@ struct nccl_engine {
     bool watches_forks;
     int gpu;         /* of this process; -1: not chosen yet */
     int (*context_state) (int device, unsigned *flags, int *active); /* cuDevicePrimaryCtxGetState(); NULL: none */
+    int (*event_query) (cudaEvent_t event); /* cuEventQuery(), likewise */
     struct {
         pthread_t thread;
         pthread_cond_t wake;

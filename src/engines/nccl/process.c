@@ -77,15 +77,33 @@ library_open (const struct accel_engine_helpers *helpers, struct accel_error *er
 
 /* ---- the GPU ---- */
 
+static _Thread_local cudaError_t own_error;
+
+cudaError_t
+gpu_own_error (void)
+{
+    return own_error;
+}
+
+/* That an event has not happened yet is the runtime's last error, too, but not the driver's.  Numbers of errors are the
+ * same. */
+cudaError_t
+gpu_event_query (cudaEvent_t event)
+{
+    return engine.event_query ? (cudaError_t) engine.event_query (event) : cudaEventQuery (event);
+}
+
 bool
 gpu_choose (const struct accel_engine_job *job, struct accel_error *err)
 {
     int count = 0;
+    own_error = cudaPeekAtLastError ();
     cudaError_t error = cudaGetDeviceCount (&count);
     if (error || count < 1) {
-        cudaGetLastError (); /* no guard takes it: there may be no device */
-        job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "finds no GPU: %s",
-                            error ? cudaGetErrorString (error) : "none is visible");
+        job->helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "finds no GPU: %s%s%s",
+                            error ? cudaGetErrorString (error) : "none is visible", OWN_WORDS);
+        if (error)
+            cudaGetLastError (); /* no guard takes it: there may be no device */
         return false;
     }
     engine.gpu = job->device.device_type == kDLCUDA ? job->device.device_id : job->local_rank % count;
@@ -93,6 +111,8 @@ gpu_choose (const struct accel_engine_job *job, struct accel_error *err)
     void *driver = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD); /* the runtime has loaded it */
     if (driver)
         *(void **) &engine.context_state = dlsym (driver, "cuDevicePrimaryCtxGetState");
+    if (driver)
+        *(void **) &engine.event_query = dlsym (driver, "cuEventQuery");
     return true;
 }
 
@@ -107,7 +127,7 @@ struct device_guard
 gpu_guard (void)
 {
     struct device_guard guard = { .before = engine.gpu, .capture_mode = cudaStreamCaptureModeRelaxed };
-    guard.is_clean = cudaPeekAtLastError () == cudaSuccess;
+    guard.own = own_error = cudaPeekAtLastError ();
     cudaThreadExchangeStreamCaptureMode (&guard.capture_mode);
     if (!cudaGetDevice (&guard.before) && guard.before != engine.gpu)
         cudaSetDevice (engine.gpu);
@@ -124,6 +144,6 @@ gpu_restore (struct device_guard *guard)
         && (!engine.context_state || engine.context_state (guard->before, &flags, &active) || active))
         cudaSetDevice (guard->before);
     cudaThreadExchangeStreamCaptureMode (&guard->capture_mode);
-    if (guard->is_clean)
+    if (!guard->own)
         cudaGetLastError ();
 }
