@@ -340,7 +340,12 @@ main (int argc, char **argv)
     struct accel_dataset *digits = open_digits (options->data);
 
     struct accel_error err;
-    struct accel_options open_options = { .cpu = network_is_on_host, .mixed_precision = options->mixed_precision };
+    struct accel_grad_scaler scaler = { .on_device = ACCEL_YES }; /* if there is one: kernels read the scale */
+    struct accel_options open_options = {
+        .cpu = network_is_on_host,
+        .mixed_precision = options->mixed_precision,
+        .grad_scaler = &scaler,
+    };
     accel_check (accel_open (&training.acc, &open_options, &err), &err);
     struct accel *acc = training.acc;
     uint32_t passes = (uint32_t) options->gradient_accumulation_steps;
@@ -372,6 +377,7 @@ main (int argc, char **argv)
     make_scheduler (&training);
     accel_check (accel_prepare (acc, &err, training.model, training.optimizer, training.scheduler,
                                 training.train_loader, training.test_loader), &err);
+    training.network.loss_scale = accel_loss_scale_on_device (acc);
 
     double accuracy = train_and_test (&training);
     accel_print (acc, "%ld process%s: %.2f %% of %zu held-out digits classified correctly in %.2f s\n", processes,

@@ -27,6 +27,7 @@ struct network {
     const int32_t *labels;
     float *activations;   /* [samples, HIDDEN] */
     float *probabilities; /* [samples, CLASSES] */
+    const float *loss_scale; /* fp16 on a GPU: a float there, by which kernels multiply, too; NULL otherwise */
 };
 
 /* Whether it computes on the CPU, in host memory.  One with kernels for GPUs says false, and main() stays as it is. */
@@ -38,7 +39,7 @@ void network_start (struct network *network, long seed);
 /* @return the mean loss of the batch */
 float network_forward (struct network *network, const struct accel_batch *batch);
 
-/* The gradients of the mean loss of the latest batch, times @scale: what accel_backward() calls. */
+/* The gradients of the mean loss of the latest batch, times @scale and `loss_scale`: what accel_backward() calls. */
 enum accel_status network_backward (void *network, float scale, struct accel_error *err);
 
 /* Note for each sample of the latest batch whether the likeliest class is the right one.  @param right  [samples] */

@@ -25,7 +25,8 @@ struct accel_grad_scaler {
     /**
      * ACCEL_YES, on a GPU: the scale stays there, and a step decides there whether it is skipped, so the host waits for
      * neither.  The program's kernels multiply the gradients of the loss by accel_loss_scale_on_device(), which is not
-     * in the `scale` that accel_backward() passes on.  Without a GPU, nothing changes.
+     * in the `scale` that accel_backward() passes on.  Not the default: with `scale` alone, gradients would be too
+     * small.  Without a GPU, nothing changes.
      */
     enum accel_flag on_device;
 };

@@ -88,7 +88,12 @@ network_backward (void *user, float scale, struct accel_error *err)
     struct network *network = user;
     fetch_gradients (&mirror.hidden, &network->hidden);
     fetch_gradients (&mirror.output, &network->output);
-    enum accel_status status = host_backward (&mirror, scale, err);
+    float there = 1;
+    const DLDevice device = network->hidden.weight.dl.device;
+    enum accel_status status = network->loss_scale ? memory_of (device)->read (device, &there, network->loss_scale,
+                                                                               sizeof there, err) : ACCEL_OK;
+    if (!status)
+        status = host_backward (&mirror, scale * there, err);
     put (&network->hidden.weight_grad, &mirror.hidden.weight_grad);
     put (&network->hidden.bias_grad, &mirror.hidden.bias_grad);
     put (&network->output.weight_grad, &mirror.output.weight_grad);
