@@ -95,7 +95,7 @@ work.mkdir(exist_ok=True)
 
 def drawn(seed, count, note=""):
     pathlib.Path("notes").write_text(note)
-    options = argparse.Namespace(seed=seed, draw=count, folder=["util"], equivalent=pathlib.Path("notes"))
+    options = argparse.Namespace(seed=seed, draw=count, folder=["util"], file="", equivalent=pathlib.Path("notes"))
     return lot.Lot(options, top, work)
 
 def names(mutants):
@@ -127,6 +127,22 @@ files = {"src/f.c": (text, new, "")}
 for kind, wanted in ("error", mutants[:1]), ("warning", []):
     words = f"src/f.h:1:1: {kind}: x\n  1 | y\nsrc/f.c:{spot}: note: in expansion of macro 'Y'\n"
     assert lot.complained_of(words, files, mutants) == wanted, (kind, lot.complained_of(words, files, mutants))
+# Of a template, what it is instantiated by.
+for kind, wanted in ("error", mutants[:1]), ("warning", []):
+    words = f"tests/t.h: In instantiation of x:\nsrc/f.c:{spot}:   required from here\ntests/t.h:1:1: {kind}: x\n"
+    assert lot.complained_of(words, files, mutants) == wanted, (kind, lot.complained_of(words, files, mutants))
+# Kernels: loops of macros and lambda expressions have statements; what declares shared memory is left alone.
+kernel = ("__global__ void\nk (float *x, unsigned n)\n{\n    SHARED (float, s, [1]);\n    FOR_EACH_BLOCK (i, n) {\n"
+          "        x[i] = x[i] * 2;\n    }\n    for_all (n, [&] (unsigned i) {\n        found |= x[i] < 0;\n    });\n}\n")
+(top / "src/gpu").mkdir()
+(top / "src/gpu/k.cu").write_text(kernel)
+its = draw.enumerate_mutants(top, files=r"\.cu$")
+assert list(its) == ["gpu"] and {"x[i] = x[i] * 2; -> ; (statement)", "< -> <= (relation)", "* -> / (arithmetic)"} <= {
+    mutant.title for mutant in its["gpu"]} and not any("SHARED" in mutant.title for mutant in its["gpu"])
+for number, mutant in enumerate(its["gpu"], 2):
+    mutant.number = number
+rewritten = rewrite.rewrite(kernel, [m for m in its["gpu"] if m.rule in ("relation", "statement", "arithmetic")], [])
+assert "if (mutant_on" in rewritten.split("[&]")[1] and "if (mutant_on" in rewritten.split("FOR_EACH_BLOCK (i, n) {")[1]
 assert [round(x, 1) for x in draw.wilson(36, 40)] == [76.9, 96.0]
 EOF
 test_expect_success 'the lot: seeds, equal chances, what does not compile, and equivalent ones' '

@@ -29,13 +29,14 @@ TOKEN = re.compile(r"""\s+ | (?P<string>["'][^"']*["']) | (?P<number>(?:0[xX][\d
                      | (?P<name>[A-Za-z_]\w*) | (?P<operator><<=|>>=|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|\.\.\.|.)""", re.X | re.S)
 NOT_CALLED = {'if', 'while', 'for', 'switch', 'return', 'sizeof', 'defined', '_Alignof', 'alignof', 'offsetof', 'typeof',
               '__typeof__', 'va_arg', 'va_start', 'va_end', 'static_assert', '_Static_assert', '__attribute__', 'case'}
-DECLARES = re.compile(r'VISIT|DEVICE_GUARD')  # macros of variables, as in src/cuda/gpu.h
+DECLARES = re.compile(r'VISIT|DEVICE_GUARD|SHARED')  # macros of variables, as in src/cuda/gpu.h
 NOT_DELETED = re.compile(r'(?:return|if|else|for|while|do|switch|case|default|goto|static|typedef|struct|union|enum|'
                          r'AUTO_\w+|va_start|va_end|__attribute__)\b')
 UNUSED = re.compile(r'\(void\) \w+(?:, \(void\) \w+)*$')  # says to the compiler that parameters are not used
 # Whether memory is freed is what the leak sanitizer looks for, in CI.
 FREES = re.compile(r'(?:free|json_decref|\w+_(?:free|destroy))\s*\(')
 SAME_BOTH_WAYS = re.compile(r'(?:str(?:n|case|ncase)?cmp|memcmp|json_equal|is_same_gpu|calloc)$')  # as far as equality goes
+SUFFIXES = '.c', '.h', '.cu'
 RULES = 'relation', 'arithmetic', 'logic', 'constant', 'condition', 'argument', 'statement', 'error path', 'return'
 
 
@@ -248,16 +249,14 @@ def shorten(text):
     return text if len(text) <= 60 else text[:40] + '...' + text[-17:]
 
 
-def enumerate_mutants(source, folders=()):
-    """All mutants of the C files under src/ (of some folders), by folder."""
+def enumerate_mutants(source, folders=(), files=''):
+    """All mutants of the C files and kernels under src/ (of some folders, and files whose name matches), by folder."""
     result = collections.defaultdict(list)
-    for path in sorted((source / 'src').rglob('*.[ch]')):
+    for path in sorted((source / 'src').rglob('*')):
         file = str(path.relative_to(source))
         folder = file.removeprefix('src/').rpartition('/')[0]
-        text = path.read_text(encoding='utf-8')
-        is_cxx = '\ntemplate <' in text  # a header of kernels
-        if (not folders or folder in folders) and not is_cxx:
-            result[folder] += Source(file, text).mutants()
+        if path.suffix in SUFFIXES and (not folders or folder in folders) and re.search(files, file):
+            result[folder] += Source(file, path.read_text(encoding='utf-8')).mutants()
     return result
 
 

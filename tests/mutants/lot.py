@@ -32,7 +32,7 @@ class Lot:
         self.notes = read_equivalents(options.equivalent)
         self.broken = json.loads(self.path.read_text()) if self.path.exists() else {}
         self.folders = {folder: in_lot_order(mutants, options.seed)
-                        for folder, mutants in enumerate_mutants(source, options.folder).items()}
+                        for folder, mutants in enumerate_mutants(source, options.folder, options.file).items()}
         for file in {mutant.file for mutants in self.folders.values() for mutant in mutants}:
             text = (source / file).read_text(encoding='utf-8')
             self.sources[file] = (text, '', mask(text))
@@ -64,13 +64,20 @@ class Lot:
 
 
 def complained_of(output, files, mutants):
-    """The mutants whose text a compiler, or rewrite(), has found something wrong with, also by way of a macro."""
+    """The mutants whose text a compiler, or rewrite(), has found something wrong with, also by way of a macro or, which
+    is said before the error, of a template."""
     places, numbers = collections.defaultdict(set), {mutant.number: mutant for mutant in mutants}
-    is_error = False
-    for file, line, column, kind in re.findall(r'(src/[\w/]+\.[ch]):(\d+):(\d+): (error|warning|note: in expansion)',
-                                               output):
+    is_error, before = False, []
+    for file, line, column, kind in re.findall(r'([\w/.+-]+):(\d+):(\d+): +'
+                                               r'(error|warning|note: in expansion|required from)', output):
+        file = file[max(file.find('src/'), 0):]
+        if kind == 'required from':
+            before.append((file, line, column))
+            continue
         is_error = kind == 'error' or (is_error and kind != 'warning')
-        if file in files and is_error:
-            places[file].add((int(line), int(column)))
+        for name, *place in (*before, (file, line, column)) if is_error else ():
+            if name in files:
+                places[name].add(tuple(map(int, place)))
+        before = []
     found = set().union(*(culprits(files[file][1], spots) for file, spots in places.items()))
     return [numbers[number] for number in sorted(found)]

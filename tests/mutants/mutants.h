@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forced into every C file of a build with mutants (-include): which mutant is on, and which have been reached.
+/* Forced into every C and C++ file of a build with mutants (-include): which mutant is on, and which have been reached.
  *
  * Both live in one small file, MUTANTS_CONTROL, which every process maps when it starts: no environment variable is
  * needed, so programs with a cleaned environment, of other users or started by others have it too.  Byte 0 and 1 of
@@ -32,7 +32,7 @@ mutants_start (void)
     void *map = mmap (NULL, MUTANTS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close (fd);
     if (map != MAP_FAILED)
-        mutants_map = map;
+        mutants_map = (volatile unsigned char *) map;
 }
 
 static inline bool

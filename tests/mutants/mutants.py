@@ -27,7 +27,7 @@ import time
 
 sys.dont_write_bytecode = True  # the sources may be read-only
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from draw import enumerate_mutants, read_equivalents, wilson  # noqa: E402
+from draw import SUFFIXES, enumerate_mutants, read_equivalents, wilson  # noqa: E402
 from lot import Lot, complained_of, digest, state_of  # noqa: E402
 from rewrite import BadTable, mask, read_table, rewrite  # noqa: E402
 
@@ -110,7 +110,7 @@ class Build:
             content = text[1].encode() if text else path.read_bytes()
             if target.exists() and target.read_bytes() == content:
                 continue
-            had_mutants = target.suffix in ('.c', '.h') and target.exists()  # its time has to be new, for make
+            had_mutants = target.suffix in SUFFIXES and target.exists()  # its time has to be new, for make
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
             shutil.copymode(path, target)
@@ -119,7 +119,7 @@ class Build:
 
     def make(self, *arguments, jobs=1, must_work=True):
         command = ['make', '-sk', '--no-print-directory', f'-j{jobs}', *arguments]
-        # Kernels for GPUs include some headers that have mutants.
+        # What nvcc makes of kernels has no mutants; what the C++ compiler makes of them for the host has.
         environment = dict(os.environ, NVCC_PREPEND_FLAGS='-Dmutant_on(number)=0')
         result = subprocess.run(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                 env=environment, check=False)
@@ -139,15 +139,13 @@ class Build:
                 + (HERE / 'mutants.h').read_text())
         if not self.header.exists() or self.header.read_text() != text:
             self.header.write_text(text)
-        without = self.work / 'no_mutants.h'  # for C++, which includes some headers that have mutants
-        without.write_text('#define mutant_on(number) 0\n')
         if not (self.folder / 'Makefile').exists():
             self.folder.mkdir(exist_ok=True)
             # What a compiler would tell the author of a mistake is not a mutant: arguments of other types.
             flags = ('-O1 -Wno-all -Wno-extra -Werror=incompatible-pointer-types -Werror=int-conversion '
                      f'-include {self.header}')
             with open(self.work / 'configure.out', 'w', encoding='utf-8') as log:
-                status = subprocess.run(['../configure', '--silent', f'CFLAGS={flags}', f'CXXFLAGS=-O1 -w -include {without}',
+                status = subprocess.run(['../configure', '--silent', f'CFLAGS={flags}', f'CXXFLAGS=-O1 -w -include {self.header}',
                                          *self.configure],
                                         cwd=self.folder, stdout=log, stderr=log, check=False).returncode
             if status:
@@ -610,6 +608,7 @@ def parse_options():
     parser.add_argument('--only', default='', metavar='REGEX', help='mutants whose name matches')
     parser.add_argument('--folder', action='append', default=[], metavar='NAME', help='mutants of this folder, such as '
                         'lib/data; may be repeated [all]')
+    parser.add_argument('--file', default='', metavar='REGEX', help='draw only from files whose name matches')
     parser.add_argument('--jobs', type=int, default=os.cpu_count() or 1, help='tests at a time [number of CPUs]')
     parser.add_argument('--slack', type=float, default=20, help='seconds beyond three times the usual [20]')
     parser.add_argument('--budget', type=float, default=0, metavar='SECONDS', help='put off mutants that take longer')

@@ -273,7 +273,8 @@ def piece_around(code, start, end):
 
 
 def is_block(code, brace):
-    """Whether a brace after a bracket opens a block: of a function, a control statement, or json_array_foreach()."""
+    """Whether a brace after a bracket opens a block: of a function, a control statement, a macro of a loop such as
+    json_array_foreach() and FOR_EACH(), or a lambda expression of C++."""
     before = code[:brace].rstrip()
     if code[:brace].endswith('\n'):
         return True
@@ -283,7 +284,8 @@ def is_block(code, brace):
     for i in range(len(before) - 1, -1, -1):
         depth += (before[i] == ')') - (before[i] == '(')
         if depth == 0:
-            return bool(CONTROL.search(before[max(0, i - 20):i + 1]) or re.search(r'_foreach\s*\($', before[:i + 1]))
+            return bool(CONTROL.search(before[max(0, i - 20):i + 1])
+                        or re.search(r'(?:_foreach|\bFOR_[A-Z_]+|\])\s*\($', before[max(0, i - 40):i + 1]))
     return False
 
 

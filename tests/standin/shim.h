@@ -33,16 +33,29 @@ __syncthreads (void)
     fiber_barrier ();
 }
 
+/* A card ends a kernel for an access that is not aligned to its size. */
+template <class T> static inline T
+shim_aligned (T pointer, size_t bytes)
+{
+    if ((uintptr_t) pointer % bytes) {
+        fprintf (stderr, "standin: a kernel uses %zu bytes at %p, which is not aligned to them\n", bytes,
+                 (const void *) pointer);
+        abort ();
+    }
+    return pointer;
+}
+#define ALIGNED(pointer, bytes) shim_aligned (pointer, bytes)
+
 template <class T> static inline T
 atomicOr (T *address, std::common_type_t<T> value)
 {
-    return __atomic_fetch_or (address, value, __ATOMIC_RELAXED);
+    return __atomic_fetch_or (shim_aligned (address, sizeof *address), value, __ATOMIC_RELAXED);
 }
 
 template <class T> static inline T
 shim_keep (T *address, T value, bool (*better) (T, T))
 {
-    T old = __atomic_load_n (address, __ATOMIC_RELAXED);
+    T old = __atomic_load_n (shim_aligned (address, sizeof *address), __ATOMIC_RELAXED);
     while (better (value, old)
            && !__atomic_compare_exchange_n (address, &old, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
@@ -103,19 +116,6 @@ shim_launch (const char *name, unsigned blocks, unsigned threads, cudaStream_t s
 #define CHECKS_USES 1
 #define USES(kernel, stream, pointer) shim_use (#kernel, (cudaStream_t) (stream), pointer)
 #define REACH(pointer) shim_real (pointer)
-
-/* A card ends a kernel for an access that is not aligned to its size. */
-template <class T> static inline T
-shim_aligned (T pointer, size_t bytes)
-{
-    if ((uintptr_t) pointer % bytes) {
-        fprintf (stderr, "standin: a kernel uses %zu bytes at %p, which is not aligned to them\n", bytes,
-                 (const void *) pointer);
-        abort ();
-    }
-    return pointer;
-}
-#define ALIGNED(pointer, bytes) shim_aligned (pointer, bytes)
 #define UNROLL
 
 #define LAUNCH(kernel, blocks, stream, ...) \
