@@ -10,7 +10,8 @@
  *
  * On one communicator, all ranks must start the same collectives in the same order, which is also the order in which
  * they run; blocking calls count too: one that is made while work is in flight runs after it.  Ranks that start a
- * collective match those that make the blocking call of it.  Different communicators do not wait for each other.
+ * collective match those that make the blocking call of it.  Different communicators do not wait for each other in host
+ * memory; on a GPU, all their collectives have one order (accel_device(3)).
  *
  * From the start until accel_work_wait() returns, the program must not write `send`, and must not read or write `recv`.
  *

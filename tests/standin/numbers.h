@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers on a GPU of the stand-in, for programs of several ranks. */
+/* Numbers on a GPU, for programs of several ranks. */
 #ifndef TESTS_STANDIN_NUMBERS_H
 #define TESTS_STANDIN_NUMBERS_H
 
 #include "lib/memory/memory.h"
 #include "tests/must.h"
-#include "tests/standin/cuda/standin.h"
 #include "tests/tap.h"
+
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
 
 static struct accel *acc;
 static struct accel_comm *world;

@@ -5,6 +5,7 @@
  * usage: order, as each of 2 or more ranks; order dies, as each of 3, of which rank 2 does not come; or order time */
 #include <config.h>
 
+#include "tests/standin/cuda/standin.h"
 #include "tests/standin/numbers.h"
 
 #include <accel/train.h>
@@ -262,7 +263,7 @@ take_time (void)
     bool is_kept = getenv ("NCCL_LAUNCH_ORDER_IMPLICIT");
     int64_t each = 20000000, wanted = is_kept ? each : 2 * each, took = 0;
     float *values[] = { make (COUNT, 1), make (COUNT, 1) };
-    setenv ("STANDIN_NCCL_NS", "20000000", true);
+    setenv ("STANDIN_COSTS", "collective=20000000", true);
     for (int i = 0; i < 3; i++) { /* NCCL connects in the first one */
         MUST (accel_wait_for_everyone (acc, &err));
         CUDA (cudaDeviceSynchronize ());
