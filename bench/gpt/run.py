@@ -108,8 +108,8 @@ def own_commands (build, shape, tokens, folder, precision, processes, launch, op
     return [([f"{build}/accelerate", "launch", "--quiet", *launch.split (), "--mixed_precision", precision,
               "--num_processes", str (processes), "--num_cpu_threads_per_process", str (2 // processes),
               f"{build}/examples/gpt/gpt", "--data", tokens, "--format", "uint16", "--vocab_size", vocab,
-              "--n_positions", positions, "--n_layer", layers, "--n_head", heads, "--n_embd", width, "--length", str (LENGTH), "--batch_size",
-              str (BATCH // processes), "--total_batch_size", str (BATCH), "--lr", "1e-4", "--warmup_steps", "0",
+              "--n_positions", positions, "--n_layer", layers, "--n_head", heads, "--n_embd", width, "--length", str (LENGTH),
+              "--batch_size", str (BATCH // processes), "--total_batch_size", str (BATCH), "--lr", "1e-4", "--warmup_steps", "0",
               "--evaluate_every", "100000", "--save_every", "100000", "--steps", "10000", "--sample", "0",
               "--project_dir", os.path.join (folder, "project"), *options.split ()], {})]
 

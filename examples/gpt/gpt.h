@@ -27,7 +27,7 @@ struct gpt {
     struct accel_comm *tp, *vocabulary; /* the processes that divide layers, and the vocabulary; NULL: this one alone */
     int parts, part;                    /* of layers: how many, and which this one has */
     struct gpt_block *blocks; /* [n_layer + 1]; the last one has only an input, the output of the others */
-    bool recompute, shares;   /* layers shall keep only their input (set before the first pass); now do */
+    bool recompute, shares;   /* layers keep only their input (set before the first pass); and do in this pass */
     long rows, logit_rows;    /* for which there is memory below */
     int count;                /* tokens of the text so far */
     float *memory;

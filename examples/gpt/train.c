@@ -86,7 +86,7 @@ begin (struct run *run)
         = { .tokens_per_step = (double) o->total_batch_size * o->length,
             .flops_per_step = (double) o->total_batch_size * o->length * flops,
             .peak_flops = o->peak_tflops * 1e12 * accel_num_processes (run->acc), .print_steps = (uint64_t) o->steps };
-    const struct accel_sharding_options sharding = { .strategy = o->sharding, .share_parameters = true };
+    const struct accel_sharding_options sharding = { .strategy = o->sharding, .share_parameters = o->shard };
     TRY (accel_model_set_sharding (run->gpt.model, &sharding, &error));
     TRY (accel_optimizer_create (&run->optimizer, run->gpt.model, ACCEL_ADAMW, &adamw, &error));
     TRY (accel_scheduler_create (&run->scheduler, run->optimizer, &cosine, &error));

@@ -85,7 +85,10 @@ class Arena:
     def end(self) -> None:
         """Before the job ends: what is still used becomes the process's own.  libaccel keeps its mapping then."""
         with _lock:
+            self._acc = None  # what is freed from here on, by the garbage collector too, was the job's or is ours
             for address, size in list(self._blocks.items()):
+                if address not in self._blocks:
+                    continue
                 own = _libc.mmap(
                     None, size, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0
                 )
@@ -94,7 +97,6 @@ class Arena:
                 ctypes.memmove(own, address, size)
                 if _libc.mremap(own, size, size, _MREMAP_MAYMOVE | _MREMAP_FIXED, address) != address:
                     raise OSError(ctypes.get_errno(), "accel: cannot keep tensors that outlive their process group")
-            self._acc = None
 
 
 class _Buckets(TorchDispatchMode):

@@ -211,8 +211,8 @@ take_notices (struct head *head)
 static void
 keep_time_limit (struct head *head)
 {
-    if (!head->stop_ms || clock_ms () < head->stop_ms || head->phase != HEAD_RUN)
-        return;
+    if (!head->stop_ms || clock_ms () < head->stop_ms || head->phase != HEAD_RUN || head->limit_ms != INT64_MAX)
+        return; /* hosts that are ending may start again */
     head->stop_ms = 0;
     stop_for (head, "at the time limit");
 }
@@ -283,7 +283,7 @@ find_timeout (const struct head *head)
         until = head->mpi_launcher.until_ms;
     if (head->await_ms && head->await_ms < until)
         until = head->await_ms;
-    if (head->phase == HEAD_RUN && head->stop_ms && head->stop_ms < until)
+    if (head->phase == HEAD_RUN && head->stop_ms && head->stop_ms < until && head->limit_ms == INT64_MAX)
         until = head->stop_ms;
     for (int i = 0; i < head->count; i++) {
         int64_t deadline = link_deadline (head, &head->links[i]);

@@ -272,8 +272,7 @@ look (struct stall *stall, struct job *job, int64_t now_ms)
         return;
     }
     if (view.computing && view.computing == view.held_up && view.computed_ms < job->plan->stall_s * 1000 * PATIENCE) {
-        stall->warn_ms = 0;
-        if (!stall->is_noted)
+        if (!stall->is_noted && !stall->warn_ms)
             put_note (stall, job, &view, now_ms);
         return;
     }

@@ -15,9 +15,12 @@ static struct {
     int64_t named_ms;  /* when they are found */
     int64_t begin_ms;  /* of a run */
     int64_t work_until_ms; /* rank 1 works until then, since `begin_ms` */
+    int64_t again_ms;  /* when it works again, for WORK_AGAIN_MS; 0: never */
     int64_t call_ms;   /* when it logs something; 0: never */
     struct strbuf *said;
 } world = { .now_ms = 1000000 };
+
+enum { WORK_AGAIN_MS = 300 };
 
 static int
 start_names (struct stack_names *names)
@@ -48,7 +51,9 @@ read_work (pid_t pid, char *text, size_t size)
     if (pid == 2)
         return snprintf (text, size, "1 1 1\n");
     int64_t until_ms = world.now_ms < world.work_until_ms ? world.now_ms : world.work_until_ms;
-    int64_t work_ns = (until_ms - world.begin_ms) * 1000000 / 2 + 1;
+    int64_t again_ms = world.again_ms ? world.now_ms - world.begin_ms - world.again_ms : 0;
+    again_ms = again_ms < 0 ? 0 : again_ms < WORK_AGAIN_MS ? again_ms : WORK_AGAIN_MS;
+    int64_t work_ns = (until_ms - world.begin_ms + again_ms) * 1000000 / 2 + 1;
     return snprintf (text, size, "%lld %lld 7\n", (long long) work_ns, (long long) work_ns);
 }
 
@@ -118,20 +123,22 @@ test_computing (void)
 {
     static const struct {
         const char *what, *said;
-        int64_t run_ms, work_ms, call_ms;
+        int64_t run_ms, work_ms, call_ms, again_ms;
         bool is_blocked; /* rank 2 does not come, either */
     } rows[] = {
-        { "a rank that computes gets a note, and ten times as long", "note,", 9800, 100000, 0, false },
-        { "then there are warnings", "note,1,2,", 11500, 100000, 0, false },
-        { "after a call it has as long again, and another note", "note,note,", 14000, 100000, 5000, false },
-        { "one that stops to compute gets a warning soon", "note,1,", 5800, 5000, 0, false },
-        { "one that has stopped before gets it at once", "1,2,", 2600, 300, 0, false },
-        { "and one that computes beside one that is blocked", "1,2,", 2600, 100000, 0, true },
+        { "a rank that computes gets a note, and ten times as long", "note,", 9800, 100000, 0, 0, false },
+        { "then there are warnings", "note,1,2,", 11500, 100000, 0, 0, false },
+        { "after a call it has as long again, and another note", "note,note,", 14000, 100000, 5000, 0, false },
+        { "one that stops to compute gets a warning soon", "note,1,", 5800, 5000, 0, 0, false },
+        { "one that has stopped before gets it at once", "1,2,", 2600, 300, 0, 0, false },
+        { "the next ones come later and later, even if it computes in between", "1,2,4,", 6000, 300, 0, 2300, false },
+        { "and one that computes beside one that is blocked", "1,2,", 2600, 100000, 0, 0, true },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         AUTO_STRBUF struct strbuf said = { 0 };
         world.work_until_ms = world.now_ms + rows[i].work_ms;
         world.call_ms = rows[i].call_ms;
+        world.again_ms = rows[i].again_ms;
         atomic_store (&jobseg_slot (&job.segment, 2)->ledger_count, rows[i].is_blocked ? 0 : 1);
         run (rows[i].run_ms, 0, &said);
         is_text (said.text, rows[i].said, rows[i].what);
