@@ -56,7 +56,7 @@ ordered () {
 }
 if is_long || [ -n "${SCHEDULES-}" ]; then
     for part in calls training; do
-        test_expect_success "$part of 1 to 4 ranks in ${SCHEDULES:=15} orders of streams each" '
+        test_expect_success "$part of 1 to 4 ranks in ${SCHEDULES:=6} orders of streams each" '
             begun= && for count in 1 2 3 4; do ordered $count $part $SCHEDULES & begun="$begun $!"; done &&
             for one in $begun; do wait $one || return 1; done'
     done
@@ -73,7 +73,7 @@ is_long && test_expect_success 'digits are learnt on 3 and 4 GPUs' 'learn 3 && l
 places () { by_hand "$1" "$port" timeout $patience "$standin/place" >out && test "$(grep -c "^ok" out)" = $((2 * $1)); }
 test_expect_success 'models go to 2 GPUs and back with the bits of the CPUs' 'places 2'
 is_long && test_expect_success '... in any order of streams' '
-    for seed in $(seq 5); do STANDIN_SEED=$seed places 2 || return 1; done'
+    for seed in 1 2; do STANDIN_SEED=$seed places 2 || return 1; done'
 test_expect_success 'ranks of which one leaves its model on the host: the difference is named' '
     by_hand 2 "$port" timeout $patience "$standin/place" options >out && test "$(grep -c "^ok" out)" = 2'
 test_expect_success 'too little memory on the GPU of one rank: both get the error, and the models are as before' '
@@ -101,7 +101,7 @@ test_expect_success 'each operation costs what STANDIN_COSTS says' '
 timed () { by_hand "$1" "$port" timeout $patience "$standin/timeline" ${3-} >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $(($2 * $1)); }
 test_expect_success 'a step of 2 ranks takes the time of the order of DDP' 'timed 2 145'
 test_expect_success '... in fp16 that of one more all-reduce, and no host waits' 'timed 2 19 fp16'
-is_long && test_expect_success '... of 3 ranks, in any order of streams' 'for seed in $(seq 5); do STANDIN_SEED=$seed timed 3 145 || return 1; done'
+is_long && test_expect_success '... of 3 ranks, in any order of streams' 'for seed in 1 2; do STANDIN_SEED=$seed timed 3 145 || return 1; done'
 
 test_expect_success 'a program captures streams into CUDA graphs: its own, and the one that libaccel uses' '
     by_hand 2 "$port" timeout $patience "$standin/capture" >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = 12'
@@ -110,12 +110,12 @@ test_expect_success 'a program captures streams into CUDA graphs: its own, and t
 grouped () { by_hand "$1" "$port" timeout $patience "$standin/groups" >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $((21 * $1)); }
 test_expect_success 'groups of starts, streams of communicators, and pointers of the wrong kind' 'grouped 2 && grouped 1'
 is_long && test_expect_success '... with 3 ranks, in any order of streams' '
-    for seed in $(seq 10); do STANDIN_SEED=$seed grouped 3 || return 1; done'
+    for seed in 1 2 3; do STANDIN_SEED=$seed grouped 3 || return 1; done'
 # in_order N: several communicators of each of N ranks, launched in one order
 in_order () { by_hand "$1" "$port" timeout $patience "$standin/order" >out 2>error && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $((5 * $1)); }
 test_expect_success 'several communicators on one GPU: in backward passes, threads, groups, and behind host memory' 'in_order 2 && in_order 4'
 is_long && test_expect_success '... in any order of streams' '
-    for seed in $(seq 10); do STANDIN_SEED=$seed in_order 3 && STANDIN_SEED=$seed in_order 4 || return 1; done'
+    for seed in 1 2 3; do STANDIN_SEED=$seed in_order 3 && STANDIN_SEED=$seed in_order 4 || return 1; done'
 # took N [NAME=VALUE...]: two all-reduces on two communicators took the time that they should
 took () { count=$1 && shift && by_hand "$count" "$port" env "$@" timeout $patience "$standin/order" time >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = "$count"; }
 test_expect_success '... one after the other, unless NCCL keeps the order: 2.26 does if it is asked to' '
