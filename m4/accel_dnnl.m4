@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# ACCEL_DNNL: what only the example gpt uses: oneDNN for products of bfloat16 matrices.
+# ACCEL_DNNL: what only the example gpt uses: oneDNN for products of matrices.
 AC_DEFUN([ACCEL_DNNL], [
     AC_ARG_WITH([dnnl],
         [AS_HELP_STRING([--with-dnnl=auto|yes|no],
-            [bfloat16 products of matrices in examples/gpt by oneDNN @<:@auto: if found@:>@])],
+            [products of matrices in examples/gpt by oneDNN, also in bfloat16 @<:@auto: if found@:>@])],
         [], [with_dnnl=auto])
     DNNL_CPPFLAGS= DNNL_LIBS= dnnl_state="no (--with-dnnl=no)"
     AS_CASE([$with_dnnl],

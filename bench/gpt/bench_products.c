@@ -3,7 +3,7 @@
  *
  *   bench_products VOCAB LAYERS WIDTH ROWS no|bf16
  *
- * Prints the type of the products, the kernel that BLAS chose, and GFLOP/s: the median of some steps. */
+ * Prints GFLOP/s, the median of some steps, then the type of the products and who computes them. */
 #include "../../examples/gpt/matmul.h"
 
 #include <err.h>
@@ -11,10 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#ifdef WITH_OPENBLAS
-char *openblas_get_corename (void);
-#endif
 
 enum { STEPS = 5, LOGIT_ROWS = 256 };
 
@@ -53,7 +49,7 @@ main (int argc, char **argv)
     if (argc != 6)
         errx (EXIT_FAILURE, "usage: bench_products VOCAB LAYERS WIDTH ROWS no|bf16");
     int vocab = atoi (argv[1]), layers = atoi (argv[2]), width = atoi (argv[3]), rows = atoi (argv[4]);
-    const char *name = matmul_set_dtype (strcmp (argv[5], "bf16") ? ACCEL_FLOAT32 : ACCEL_BFLOAT16), *kernel = "none";
+    const char *name = matmul_set_dtype (strcmp (argv[5], "bf16") ? ACCEL_FLOAT32 : ACCEL_BFLOAT16);
     size_t columns = (size_t) (4 * width > LOGIT_ROWS ? 4 * width : LOGIT_ROWS);
     size_t largest = columns * (size_t) (vocab > rows ? vocab : rows);
     double speeds[STEPS];
@@ -72,10 +68,7 @@ main (int argc, char **argv)
             speeds[step] = operations / (now () - begin) * 1e-9;
     }
     qsort (speeds, STEPS, sizeof *speeds, compare);
-#ifdef WITH_OPENBLAS
-    kernel = openblas_get_corename ();
-#endif
-    printf ("%s %s %.0f\n", name, kernel, speeds[STEPS / 2]);
+    printf ("%.0f %s\n", speeds[STEPS / 2], name);
     for (int i = 0; i < 4; i++)
         free (memory[i]);
     return 0;

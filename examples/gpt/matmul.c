@@ -3,7 +3,9 @@
 #include "matmul.h"
 
 #include <err.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
 #else
@@ -14,6 +16,7 @@
 #include <cblas.h>
 #endif
 #ifdef WITH_OPENBLAS
+char *openblas_get_corename (void);
 void openblas_set_num_threads (int count);
 #endif
 #ifdef WITH_DNNL
@@ -25,21 +28,44 @@ dnnl_status_t dnnl_gemm_bf16bf16f32 (char transa, char transb, dnnl_dim_t m, dnn
 #endif
 
 static enum accel_dtype weight_dtype = ACCEL_FLOAT32, product_dtype = ACCEL_FLOAT32;
+#ifdef WITH_DNNL
+static bool is_float32_dnnl; /* oneDNN multiplies float32 too */
+
+static bool
+has_instructions (dnnl_cpu_isa_t isa)
+{
+    return (dnnl_get_effective_cpu_isa () & isa) == isa;
+}
+#endif
 
 const char *
 matmul_set_dtype (enum accel_dtype dtype)
 {
+    static char name[80];
+    const char *library = NULL, *kernel = "";
+#ifdef WITH_BLAS
+    library = "BLAS";
+#endif
 #ifdef WITH_OPENBLAS
     openblas_set_num_threads (1); /* our threads divide a product; those of BLAS would compete with them */
+    library = "OpenBLAS, kernel ";
+    kernel = openblas_get_corename ();
 #endif
     if (dtype != ACCEL_FLOAT32 && dtype != ACCEL_BFLOAT16)
         errx (EXIT_FAILURE, "mixed_precision: expected no or bf16");
     weight_dtype = dtype;
 #ifdef WITH_DNNL
-    if ((dnnl_get_effective_cpu_isa () & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16)
-        product_dtype = dtype;
+    /* OpenBLAS has one of these for a processor that is newer than itself.  They lack AVX, and are up to ten times as
+     * slow as oneDNN. */
+    bool is_old = !strcmp (kernel, "Prescott") || !strcmp (kernel, "Nehalem") || !strcmp (kernel, "Barcelona");
+    product_dtype = has_instructions (dnnl_cpu_isa_avx512_core_bf16) ? dtype : ACCEL_FLOAT32;
+    is_float32_dnnl = !library || (is_old && has_instructions (dnnl_cpu_isa_avx2));
+    if (is_float32_dnnl || product_dtype == ACCEL_BFLOAT16)
+        library = "oneDNN", kernel = "";
 #endif
-    return accel_dtype_name (product_dtype);
+    snprintf (name, sizeof name, "%s products by %s%s", accel_dtype_name (product_dtype),
+              library ? library : "a loop", kernel);
+    return name;
 }
 
 struct matrix
@@ -98,9 +124,14 @@ void
 multiply (float *c, long stride, float scale, struct matrix a, struct matrix b, float beta)
 {
 #ifdef WITH_DNNL
-    if (a.dtype == ACCEL_BFLOAT16) {
-        if (dnnl_gemm_bf16bf16f32 (a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', a.rows, b.columns, a.columns,
-                                   scale, a.at, a.stride, b.at, b.stride, beta, c, stride))
+    char a_form = a.transposed ? 'T' : 'N', b_form = b.transposed ? 'T' : 'N';
+    if (a.dtype == ACCEL_BFLOAT16 || is_float32_dnnl) {
+        dnnl_status_t status = a.dtype == ACCEL_BFLOAT16
+                                   ? dnnl_gemm_bf16bf16f32 (a_form, b_form, a.rows, b.columns, a.columns, scale, a.at,
+                                                            a.stride, b.at, b.stride, beta, c, stride)
+                                   : dnnl_sgemm (a_form, b_form, a.rows, b.columns, a.columns, scale, a.at, a.stride,
+                                                 b.at, b.stride, beta, c, stride);
+        if (status)
             errx (EXIT_FAILURE, "oneDNN failed to multiply");
         return;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of row-major matrices: in float32 by BLAS, in bfloat16 by oneDNN. */
+/* Products of row-major matrices: in float32 by BLAS or oneDNN, in bfloat16 by oneDNN. */
 #ifndef GPT_MATMUL_H
 #define GPT_MATMUL_H
 
@@ -26,7 +26,8 @@ transposed (struct matrix m)
 }
 
 /** Set the type of weights: float32 or bfloat16.  If oneDNN and the processor have bfloat16 products, all factors are
- * rounded to bfloat16, and sums are float32; else products are float32.  @return the type of products, as a word */
+ * rounded to bfloat16, and sums are float32; else products are float32, by BLAS, or by oneDNN if there is no BLAS,
+ * or one that does not know the processor.  @return the type of products, as a word, and who computes them */
 const char *matmul_set_dtype (enum accel_dtype dtype);
 
 /** @return the weights at @p at, without gaps */

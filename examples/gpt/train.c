@@ -228,7 +228,7 @@ main (int argc, char **argv)
         TRY (accel_load_model (run.acc, run.gpt.model, o->model, NULL, NULL, &error));
     begin (&run);
     if (is_main)
-        printf ("%.2f million parameters, %s products, %d process(es), %u passes per step, ZeRO stage %d, tp %d\n",
+        printf ("%.2f million parameters, %s, %d process(es), %u passes per step, ZeRO stage %d, tp %d\n",
                 (double) run.gpt.parameters / 1e6, products, accel_num_processes (run.acc),
                 accel_gradient_accumulation_steps (run.acc),
                 (int) accel_model_sharding (run.gpt.model) - ACCEL_SHARDING_NONE, run.gpt.parts);

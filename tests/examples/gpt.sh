@@ -66,6 +66,17 @@ EOF'
 test_expect_success 'a vocabulary that cannot be divided is whole; heads are refused' '
     train 1 odd --vocab_size 257 --steps 5 >log && train 2 odd2 --tp 2 --vocab_size 257 --steps 5 --sample 20 >other &&
     near 1e-6 log other && test_exit 1 train 2 bad --tp 2 --n_head 1 2>err && grep "n_head: 1 is not a multiple of --tp 2" err'
+# OpenBLAS takes its kernel Prescott for a processor that is newer than itself.
+# unknown FOLDER OPTION...: a run for which it does so, with the line that says who computes products first
+unknown () { OPENBLAS_CORETYPE=Prescott train 1 "$@"; }
+if ! grep -q '^DNNL_LIBS = -ldnnl' "$builddir/Makefile" || ! grep -q avx2 /proc/cpuinfo; then
+    skip_reason='needs oneDNN, and AVX2'
+elif ! DNNL_MAX_CPU_ISA=SSE41 unknown slow --steps 1 >slow.log || ! grep -q 'by OpenBLAS, kernel Prescott,' slow.log; then
+    skip_reason='needs an OpenBLAS that has kernels for several processors'
+fi
+test_expect_success 'oneDNN computes in place of an OpenBLAS that does not know the processor' '
+    unknown fast --steps 50 >log && grep "float32 products by oneDNN," log && near 1e-4 "$srcdir/tests/examples/gpt.golden" log'
+skip_reason=
 # Twice: with the products that this processor has, and with float32 products.
 precision=bf16
 test_expect_success 'bfloat16 weights: losses near those of PyTorch, alike on 2 processes' '
