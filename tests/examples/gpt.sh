@@ -29,6 +29,15 @@ near () {
           if ($1 != $3 || difference > bound * $2) { print "differ:", $0; bad = 1 } }
         END { exit bad }'
 }
+# agrees: two files of logits differ by less than 1e-4
+agrees () {
+    [ "$(wc -w <"$1")" = "$(wc -w <"$2")" ] && paste -d " " "$1" "$2" | awk '
+        { for (i = 1; i <= NF / 2; i++) { difference = $i - $(i + NF / 2)
+              if (difference > 1e-4 || difference < -1e-4) bad = 1 } }
+        END { exit bad || !NR }'
+}
+tiny=$srcdir/tests/examples/gpt_tiny
+tokens='1 5 19 0 7 7 3 12 11 2'
 
 test_expect_success 'the losses of 50 steps are those of PyTorch' '
     train 1 torch --steps 50 >log && near 1e-4 "$srcdir/tests/examples/gpt.golden" log'
@@ -77,6 +86,10 @@ fi
 test_expect_success 'oneDNN computes in place of an OpenBLAS that does not know the processor' '
     unknown fast --steps 50 >log && grep "float32 products by oneDNN," log && near 1e-4 "$srcdir/tests/examples/gpt.golden" log'
 skip_reason=
+test_expect_success 'without BLAS and oneDNN, a loop computes the same losses, and logits of transformers' '
+    train 1 whole5 --steps 5 >log5 && gpt=$builddir/tests/examples/gpt_plain && train 1 plain5 --steps 5 >log &&
+    grep "float32 products by a loop," log && near 1e-5 log5 log && "$builddir/tests/examples/gpt_plain_logits" --length 8 \
+        --format uint16 --model "$tiny" --prompt "$tokens" >logits && agrees logits "$tiny/logits"'
 # Twice: with the products that this processor has, and with float32 products.
 precision=bf16
 test_expect_success 'bfloat16 weights: losses near those of PyTorch, alike on 2 processes' '
@@ -176,15 +189,6 @@ test_expect_success 'files of nanoGPT and llm.c are the same tokens as a text; s
     train 1 llmc --data "half_*.llmc" --eval_data half_2.llmc --format llmc --steps 5 >other && near 1e-6 log other &&
     grep " evaluation_loss" other >second && test_exit 1 diff evaluation second'
 
-# agrees: two files of logits differ by less than 1e-4
-agrees () {
-    [ "$(wc -w <"$1")" = "$(wc -w <"$2")" ] && paste -d " " "$1" "$2" | awk '
-        { for (i = 1; i <= NF / 2; i++) { difference = $i - $(i + NF / 2)
-              if (difference > 1e-4 || difference < -1e-4) bad = 1 } }
-        END { exit bad || !NR }'
-}
-tiny=$srcdir/tests/examples/gpt_tiny
-tokens='1 5 19 0 7 7 3 12 11 2'
 test_expect_success 'a model as the Hub has GPT-2 gives the logits that it gives in transformers' '
     "$builddir/tests/examples/gpt_logits" --length 8 --format uint16 --model "$tiny" --prompt "$tokens" >logits && agrees logits "$tiny/logits"'
 test_expect_success 'and is saved with the names that transformers writes' '
