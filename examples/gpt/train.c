@@ -3,10 +3,9 @@
  *
  *   accelerate launch --num_processes 2 examples/gpt/gpt [--data FILE] [--steps N] ...   (see --help)
  *
- * With --mixed_precision bf16 of accelerate launch, matrices are bfloat16, with float32 masters.
- * A token is a byte, unless the data are token files.  A step has --total_batch_size sequences, in as many passes as
- * the number of processes needs, and an epoch has whole steps: they are the same on any number.  Started again, a run
- * continues from its latest checkpoint in --project_dir, also on another number of processes. */
+ * --mixed_precision bf16 of accelerate launch: matrices are bfloat16, with float32 masters.  A token is a byte, unless
+ * the data are token files.  A step has --total_batch_size sequences on any number of processes, and an epoch has whole
+ * steps.  Started again, a run continues from the latest checkpoint in --project_dir, also if --model is repeated. */
 #include "matmul.h"
 #include "options.h"
 
@@ -219,7 +218,7 @@ main (int argc, char **argv)
             .tp_size = (uint64_t) o->tp };
     TRY (accel_open (&run.acc, &job, &error));
     bool is_main = accel_is_main_process (run.acc);
-    const char *products = matmul_set_dtype (accel_autocast (run.acc)), *best;
+    const char *products = matmul_set_dtype (accel_autocast (run.acc)), *folder;
     TRY (accel_set_seed (run.acc, (uint64_t) o->seed, false, &error));
     gpt_create (&run.gpt, &o->config, run.acc, accel_default_generator ());
     run.gpt.recompute = o->recompute;
@@ -227,14 +226,17 @@ main (int argc, char **argv)
     if (o->model)
         TRY (accel_load_model (run.acc, run.gpt.model, o->model, NULL, NULL, &error));
     begin (&run);
+    if (is_main && (folder = accel_checkpoint_path (run.acc)))
+        printf ("continues %s at step %d%s\n", folder, (int) accel_optimizer_step_count (run.optimizer),
+                o->model ? "; its weights replace those of --model; another --project_dir begins anew" : "");
     if (is_main)
         printf ("%.2f million parameters, %s, %d process(es), %u passes per step, ZeRO stage %d, tp %d\n",
                 (double) run.gpt.parameters / 1e6, products, accel_num_processes (run.acc),
                 accel_gradient_accumulation_steps (run.acc),
                 (int) accel_model_sharding (run.gpt.model) - ACCEL_SHARDING_NONE, run.gpt.parts);
     train (&run);
-    if (is_main && (best = accel_best_checkpoint_path (run.acc)))
-        printf ("the best checkpoint: %s\n", best);
+    if (is_main && (folder = accel_best_checkpoint_path (run.acc)))
+        printf ("the best checkpoint: %s\n", folder);
     if (o->save)
         TRY (accel_save_model (run.acc, run.gpt.model, o->save, NULL, &error));
     if (o->save && is_main)

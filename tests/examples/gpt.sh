@@ -140,6 +140,12 @@ test_expect_success 'asked to stop, all ranks save the same step; started again,
     grep "saved step [0-9]* on all ranks, then ended by SIGTERM$" err && step=$(sed -n "s/.*saved step \([0-9]*\) on.*/\1/p" err) &&
     grep "^step" log | tail -1 | grep "^step  *$step of" && train 2 stopped --steps $((step + 1)) >log && cat log &&
     sed -n "s/^step *\([0-9]*\) of.*grad_norm.*/\1/p" log >steps && echo $((step + 1)) | diff - steps'
+test_expect_success 'a run that continues says so first, also that what --model has is not used' '
+    train 1 base --steps 1 --save base.model >log && train 1 tuned --model base.model --steps 3 --save tuned.model >log &&
+    ! grep "^continues" log && train 1 tuned --model base.model --steps 3 --save same.model >log && sed 1q log |
+        grep "^continues .*/tuned/checkpoints/checkpoint_0 at step 3; its weights replace those of --model; another" &&
+    cmp tuned.model/model.safetensors same.model/model.safetensors && train 1 tuned --steps 4 >log &&
+    sed 1q log | grep "^continues .*/checkpoint_0 at step 3$"'
 test_expect_success 'each step shows how fast it is and how long the rest will take' '
     train 1 speed --steps 2 --peak_tflops 0.1 >log && cat log &&
     grep "^step  *2 of 2  loss .* [0-9]* tokens/s  mfu [0-9.]*%  0:00 left$" log && [ "$(grep -c "left$" log)" = 1 ]'
