@@ -20,9 +20,12 @@
 static const struct accel_argument rows[] = {
     WORD (bos_token_id, "null", "only written to config.json, like the next one"),
     WORD (eos_token_id, "null", ""),
-    WORD (model_type, "gpt2", "only in config.json, like the next two"),
+    WORD (model_type, "gpt2", "only in config.json, like the next ones: what is computed"),
     WORD (activation_function, "gelu_new", ""),
     WORD (tie_word_embeddings, "true", ""),
+    WORD (scale_attn_weights, "true", ""),
+    WORD (scale_attn_by_inverse_layer_idx, "false", ""),
+    { "layer_norm_epsilon", ACCEL_ARGUMENT_DOUBLE, false, AT (layer_norm_epsilon), "1e-5", "", 1e-5, 1e-5, NULL },
     MODEL (vocab_size, "256", 1e7, "tokens"),
     MODEL (n_positions, "256", 1e6, "longest sequence"),
     MODEL (n_embd, "128", 1e5, "width"),
@@ -58,7 +61,7 @@ static const struct accel_argument rows[] = {
     COUNT (top_k, "40", 0, 1e9, "only so many likely tokens; 0: all"),
     NUMBER (top_p, "0.95", 1, "only so much probability; 0: all"),
 };
-enum { ROWS = sizeof rows / sizeof *rows, WRITTEN = 2, FILE_ONLY = 5, MODEL_ROWS = 10 };
+enum { ROWS = sizeof rows / sizeof *rows, WRITTEN = 2, FILE_ONLY = 8, MODEL_ROWS = 13 };
 
 static void
 check (struct options *o)
@@ -107,7 +110,7 @@ parse_options (int argc, char **argv)
 {
     static const enum accel_token_format formats[]
         = { ACCEL_TOKENS_UINT8, ACCEL_TOKENS_UINT16, ACCEL_TOKENS_UINT32, ACCEL_TOKENS_LLMC };
-    struct options options = { 0 };
+    struct options options = { .layer_norm_epsilon = 1e-5 }; /* what is written if no file is read */
     struct accel_error error;
     char *help, path[PATH_MAX];
     accel_check (accel_arguments_parse (&help, &options, rows + FILE_ONLY, ROWS - FILE_ONLY, argc, argv, &error),

@@ -10,9 +10,10 @@ struct options {
     struct gpt_config config;
     const char *data, *eval_data, *model, *save, *project_dir, *prompt;
     int bos_token_id, eos_token_id, model_type, activation_function, tie_word_embeddings; /* 0: the only word */
+    int scale_attn_weights, scale_attn_by_inverse_layer_idx;                              /* 0: the same */
     int format, length, batch_size, total_batch_size, tokens_per_step, steps, warmup_steps, shard, tp, recompute, seed;
     int evaluate_every, evaluation_batches, patience, save_every, sample, top_k;
-    double lr, weight_decay, max_grad_norm, temperature, top_p, peak_tflops;
+    double lr, weight_decay, max_grad_norm, temperature, top_p, peak_tflops, layer_norm_epsilon;
     /* What follows from these. */
     enum accel_token_format token_format;
     enum accel_sharding sharding;

@@ -228,6 +228,9 @@ config heads 's/"n_head": 2/"n_head": 5/'
 config without '/n_layer/d'
 config relu 's/gelu_new/relu/'
 config untied 's/{/{"tie_word_embeddings": false,/'
+config unscaled 's/"scale_attn_weights": true/"scale_attn_weights": false/'
+config inverse 's/"scale_attn_by_inverse_layer_idx": false/"scale_attn_by_inverse_layer_idx": true/'
+config epsilon 's/"layer_norm_epsilon": [0-9.e-]*/"layer_norm_epsilon": 1e-6/'
 config lost 's/x/x/' && rm lost/model.safetensors
 config damaged 's/x/x/' && head -c 3000 model1/model.safetensors >damaged/model.safetensors
 test_expect_success 'bad input is one sentence' '
@@ -259,6 +262,9 @@ n_embd: 32 is not a multiple of n_head 5|--model heads
 without/config.json: "n_layer" is missing|--model without
 relu/config.json: activation_function: expected gelu_new, got .relu.|--model relu
 untied/config.json: tie_word_embeddings: expected true, got .false.|--model untied
+unscaled/config.json: scale_attn_weights: expected true, got .false.|--model unscaled
+inverse/config.json: scale_attn_by_inverse_layer_idx: expected false, got .true.|--model inverse
+epsilon/config.json: layer_norm_epsilon: expected .*1e-05.*, got .1e-6.|--model epsilon
 nothing/config.json: |--model nothing
 lost: .*model.safetensors|--model lost
 damaged/model.safetensors|--model damaged
