@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Collectives on device buffers, on each of several ranks: groups of starts (accel_group_begin()), communicators with
  * streams of their own (accel_comm_set_stream()), several communicators in one order, and pointers of the wrong kind.
- * The stand-in ends the program where an order is missing, even if the result happens to be right. */
+ * The stand-in ends the program where an order is missing, even if the result happens to be right.
+ * usage: groups; or groups cpu WORDS, in a job that computes on CPUs, which errors about a GPU's memory say with WORDS.
+ * STANDIN_LIBCUDA is a driver to load; without it, the runtime has one. */
 #include <config.h>
 
 #include "tests/standin/numbers.h"
@@ -317,6 +319,8 @@ several (void)
     ok (right, "three communicators in one order");
 }
 
+static enum accel_status refused_with = ACCEL_ERR_INVALID;
+
 static bool
 refuses (const void *send, void *recv, const char *words)
 {
@@ -326,7 +330,7 @@ refuses (const void *send, void *recv, const char *words)
         enum accel_status status
             = starts ? accel_comm_all_reduce_start (&work, world, send, recv, 10, ACCEL_FLOAT32, ACCEL_SUM, &err)
                      : accel_comm_all_reduce (world, send, recv, 10, ACCEL_FLOAT32, ACCEL_SUM, &err);
-        right = right && status == ACCEL_ERR_INVALID && strstr (err.text, words);
+        right = right && status == refused_with && strstr (err.text, words);
     }
     return right;
 }
@@ -365,6 +369,44 @@ wrong_pointers (void)
     CUDA (cudaFreeHost (pinned));
 }
 
+static bool
+refuses_messages (const float *send, float *recv)
+{
+    bool right = accel_comm_send (world, send, 1, ACCEL_FLOAT32, 0, &err) == refused_with
+                 && strstr (err.text, "send is on cuda:0");
+    right = accel_comm_recv (world, recv, 1, ACCEL_FLOAT32, 0, &err) == refused_with && right;
+    return accel_comm_broadcast (world, recv, 1, ACCEL_FLOAT32, 0, &err) == refused_with && right
+           && strstr (err.text, "recv is on cuda:0");
+}
+
+/* A program that uses its GPU, in a job that computes on CPUs: the driver may come after the job. */
+static int
+compute_on_cpus (const char *words)
+{
+    float *own, *pinned, host[COUNT] = { 1 };
+    const char *driver = getenv ("STANDIN_LIBCUDA");
+    open_job ();
+    ok (device.device_type == kDLCPU, "the CPU computes");
+    MUST (accel_comm_all_reduce (world, host, host, COUNT, ACCEL_FLOAT32, ACCEL_MAX, &err));
+    CUDA (cudaMalloc ((void **) &own, COUNT * sizeof *own));
+    CUDA (cudaHostAlloc ((void **) &pinned, COUNT * sizeof *pinned, cudaHostAllocDefault));
+    if (driver && !dlopen (driver, RTLD_NOW))
+        must (ACCEL_ERR_SYSTEM, driver);
+    refused_with = ACCEL_ERR_UNSUPPORTED;
+    ok (refuses (own, own, "send is on cuda:0, but this program computes on CPUs (") && strstr (err.text, words)
+            && refuses (own + 10, host, "send is on cuda:0") && refuses (host, own, "recv is on cuda:0"),
+        "a GPU's memory is refused: %s", err.text);
+    ok (refuses_messages (own, own + 1), "also in messages");
+    pinned[COUNT - 1] = 1;
+    MUST (accel_comm_all_reduce (world, pinned, host, COUNT, ACCEL_FLOAT32, ACCEL_SUM, &err));
+    MUST (accel_comm_all_reduce (world, host, pinned, COUNT, ACCEL_FLOAT32, ACCEL_MAX, &err));
+    ok (pinned[COUNT - 1] > (float) size - 0.5F, "pinned memory is not: %g", (double) pinned[COUNT - 1]);
+    CUDA (cudaFreeHost (pinned));
+    CUDA (cudaFree (own));
+    accel_close (acc);
+    return done_testing ();
+}
+
 /* Buckets are memory of the engine's, which is zeroed for a stream that waits for no other. */
 static void
 make_buckets (void)
@@ -393,8 +435,10 @@ make_buckets (void)
 }
 
 int
-main (void)
+main (int argc, char **argv)
 {
+    if (argc > 2)
+        return compute_on_cpus (argv[2]);
     open_job ();
     CUDA (cudaGetDeviceCount (&devices));
     divide ();

@@ -111,6 +111,21 @@ grouped () { by_hand "$1" "$port" timeout $patience "$standin/groups" >out && ! 
 test_expect_success 'groups of starts, streams of communicators, and pointers of the wrong kind' 'grouped 2 && grouped 1'
 is_long && test_expect_success '... with 3 ranks, in any order of streams' '
     for seed in 1 2 3; do STANDIN_SEED=$seed grouped 3 || return 1; done'
+# on_cpus N WORDS [NAME=VALUE...]: calls on a GPU's memory are refused by N ranks that compute on CPUs, with WORDS
+on_cpus () {
+    count=$1 words=$2
+    shift 2
+    by_hand "$count" "$port" env STANDIN_LIBCUDA="$scratch/cuda/libcuda.so.1" "$@" timeout $patience "$standin/groups" cpu "$words" >out &&
+        ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $((4 * count))
+}
+test_expect_success '... also where no code for GPUs is loaded: they were not asked for, or it is not installed' '
+    mkdir cuda && echo "int standin_pointer_attributes (unsigned, const int *, void **, unsigned long long);
+        int cuPointerGetAttributes (unsigned count, const int *attributes, void **values, unsigned long long address)
+        { return standin_pointer_attributes (count, attributes, values, address); }" >cuda/driver.c &&
+    $CC -shared -fPIC -Wl,-soname,libcuda.so.1 -o cuda/libcuda.so.1 cuda/driver.c &&
+    on_cpus 1 ACCELERATE_USE_CPU ACCELERATE_USE_CPU=true && on_cpus 2 ACCELERATE_USE_CPU ACCELERATE_USE_CPU=true &&
+    on_cpus 1 "accel_device_cuda.so is not installed" ACCEL_ENGINE_PATH="$scratch/nothing" &&
+    on_cpus 2 "accel_device_cuda.so is not installed" ACCEL_ENGINE_PATH="$scratch/nothing"'
 # in_order N: several communicators of each of N ranks, launched in one order
 in_order () { by_hand "$1" "$port" timeout $patience "$standin/order" >out 2>error && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $((5 * $1)); }
 test_expect_success 'several communicators on one GPU: in backward passes, threads, groups, and behind host memory' 'in_order 2 && in_order 4'

@@ -47,17 +47,23 @@ __attribute__ ((cold)) enum accel_status comm_place_on_device (struct comm_site 
                                                                const struct accel_comm *comm, const void *send,
                                                                const void *recv, struct accel_error *err);
 
+/** Where libaccel has no code for devices: refuse buffers that are on one. */
+enum accel_status comm_place_on_host (const struct comm_site *site, const void *send, const void *recv,
+                                      struct accel_error *err);
+
 /**
  * Note in @p site where the program's buffers are, and the stream of @p comm there.  Those that are NULL are anywhere.
  *
- * @retval ACCEL_ERR_INVALID  they are in memory of two kinds, or of two devices
+ * @retval ACCEL_ERR_INVALID      they are in memory of two kinds, or of two devices
+ * @retval ACCEL_ERR_UNSUPPORTED  they are on a GPU, but the job computes on CPUs
  */
 static inline enum accel_status
 comm_place (struct comm_site *site, const struct accel_comm *comm, const void *send, const void *recv,
             struct accel_error *why)
 {
     bool none = !__atomic_load_n (&memory_device_kinds, __ATOMIC_ACQUIRE);
-    return __builtin_expect (none, true) ? ACCEL_OK : comm_place_on_device (site, comm, send, recv, why);
+    return __builtin_expect (none, true) ? comm_place_on_host (site, send, recv, why)
+                                         : comm_place_on_device (site, comm, send, recv, why);
 }
 
 /** The name of the engine that moves data in host memory; static. */

@@ -8,6 +8,8 @@
 #include "lib/base/tensor.h"
 #include "lib/comm/comm_object.h"
 #include "lib/comm/links.h"
+#include "lib/memory/device.h"
+#include "lib/memory/driver.h"
 #include "lib/memory/memory.h"
 #include "util/cleanup.h"
 #include "util/engine_files.h"
@@ -221,6 +223,34 @@ comm_place_on_device (struct comm_site *site, const struct accel_comm *comm, con
     name_place (to, received, sizeof received);
     return comm_fail (site, ACCEL_ERR_INVALID, err, "send is %s, but recv is %s: both have to be in the same memory",
                       sent, received);
+}
+
+__attribute__ ((cold, noinline)) static enum accel_status
+refuse_place (const struct comm_site *site, const char *name, DLDevice device, struct accel_error *err)
+{
+    const char *why = device_refusal ();
+    return comm_fail (site, ACCEL_ERR_UNSUPPORTED, err,
+                      "%s is on %s:%d, but this program computes on CPUs (%s): pass a buffer in host memory", name,
+                      tensor_device_name (device), (int) device.device_id,
+                      *why ? why : "as --cpu, ACCELERATE_USE_CPU or its options ask for");
+}
+
+enum accel_status
+comm_place_on_host (const struct comm_site *site, const void *send, const void *recv, struct accel_error *err)
+{
+    /* Addresses of the host's: what was there in the last call is still there in a loop, so asking takes no time. */
+    static const void *last_send, *last_recv;
+    DLDevice device;
+    if (send == __atomic_load_n (&last_send, __ATOMIC_RELAXED)
+        && recv == __atomic_load_n (&last_recv, __ATOMIC_RELAXED))
+        return ACCEL_OK;
+    if (driver_owns (send, &device))
+        return refuse_place (site, "send", device, err);
+    if (recv != send && driver_owns (recv, &device))
+        return refuse_place (site, "recv", device, err);
+    __atomic_store_n (&last_send, send, __ATOMIC_RELAXED);
+    __atomic_store_n (&last_recv, recv, __ATOMIC_RELAXED);
+    return ACCEL_OK;
 }
 
 void *
