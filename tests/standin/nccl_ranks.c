@@ -236,7 +236,8 @@ report_gradients (void *user, float scale, struct accel_error *why)
 
 /* Rank 1 begins its step once rank 0 has returned from three: the host waits for no average, norm or number.
  * @param how  has "unused": rank 1 does not use one of two parameters; "power": PowerSGD, which draws one of two
- *             columns anew each time, because gradients have one direction */
+ *             columns anew each time, because gradients have one direction; "fp16": the scale of losses and whether a
+ *             step is skipped stay on the GPU */
 static void
 run_ahead (DLDevice device, const struct memory *memory, const char *how)
 {
@@ -458,7 +459,12 @@ main (int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "all";
     bool is_short = !strcmp (what, "late") || !strcmp (what, "nested");
-    const struct accel_options options = { .timeout_ms = is_short ? 1000 : 20000 };
+    const struct accel_grad_scaler scaler = { .on_device = ACCEL_YES };
+    const struct accel_options options = {
+        .timeout_ms = is_short ? 1000 : 20000,
+        .mixed_precision = argc > 2 && strstr (argv[2], "fp16") ? "fp16" : NULL,
+        .grad_scaler = &scaler,
+    };
     began_ns = clock_ns ();
     MUST (accel_open (&acc, &options, &err));
     DLDevice device = accel_device (acc);

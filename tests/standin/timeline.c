@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long a step takes on the clocks of the stand-in: what the order of torch's DDP takes (bench/gpu/timeline.h), to
  * the nanosecond, in each way and with each shape of the table here.
+ * In ways in which the program does not wait, neither does the host.
  * usage: timeline [fp16], as each of several ranks; fp16: losses are scaled on the device, where the ranks agree about
  * a step in one more all-reduce. */
 #include <config.h>
@@ -88,17 +89,21 @@ compare (struct timeline *line, const struct shape *shape, bool scales)
     line->together = shape->together;
     line->apart = shape->apart;
     line->elements = ELEMENTS;
-    int64_t took = 0, wanted = timeline_expect (line, &line->times);
+    int64_t took = 0, queued = 0, wanted = timeline_expect (line, &line->times);
     timeline_make (line);
     timeline_step (line); /* NCCL connects */
     for (int step = 0; step < STEPS; step++) {
         int64_t now_took = timeline_step (line);
         took = step && took != wanted ? took : now_took;
+        queued += line->queued_ns;
     }
     timeline_end (line);
     ok (took == wanted, "%s, %zu layers of %lld ms in %zu buckets of %lld ms: %lld ns, in DDP's order %lld", way->name,
         shape->layers, (long long) (shape->layer_ns / MS), timeline_buckets (line), (long long) (shape->reduce_ns / MS),
         (long long) took, (long long) wanted);
+    if (!way->waits)
+        ok (!queued, "%s, %zu layers: the host waits for nothing: %lld ns", way->name, shape->layers,
+            (long long) queued);
 }
 
 int
