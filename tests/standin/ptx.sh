@@ -57,6 +57,44 @@ test_expect_success 'nvcc compiles the kernels without warnings' '
     done'
 test_expect_success 'nothing is fused, and nothing approximated' \
     '! grep -nE "fma\.|\.approx|\.ftz|\.full" floats.ptx lists.ptx live.ptx matrix.ptx norms.ptx rules.ptx'
+# What they can move in pieces of 16 bytes, they do: the least numbers of such loads and stores in the code of a kernel,
+# for all types together and several in flight.  Another nvcc may unroll loops otherwise, so it is half of what they have.
+cat >wanted <<'END'
+add_kernel 5 3
+clamp_kernel 7 7
+convert_kernel 3 2
+copy_unless_kernel 3 3
+expand_kernel 1 2
+find_kernel 7 0
+largest_kernel 3 0
+list_clamp_kernel 7 7
+list_largest_kernel 3 0
+list_narrow_kernel 13 2
+list_narrow_scaled_kernel 15 4
+list_norm_kernel 6 0
+list_scale_kernel 7 7
+list_unscale_kernel 4 3
+list_update_kernel 2 2
+list_zero_kernel 0 7
+look_kernel 2 0
+multiply_kernel 4 0
+narrow_kernel 13 4
+norm_kernel 6 0
+scale_double_kernel 5 5
+scale_kernel 7 7
+unscale_kernel 3 3
+update_kernel 2 2
+widen_kernel 5 14
+END
+test_expect_success 'kernels load and store 16 bytes at once' '
+    awk "/\\.entry / { match (\$0, /[a-z][a-z_]*_kernel/); name[++n] = substr (\$0, RSTART, RLENGTH); loads[n] = stores[n] = 0 }
+        /ld\\.global(\\.nc)?\\.v(4\\.[bfsu]32|2\\.[bfsu]64)/ { loads[n]++ }
+        /st\\.global\\.v(4\\.[bfsu]32|2\\.[bfsu]64)/ { stores[n]++ }
+        END { for (i = 1; i <= n; i++) print name[i], loads[i], stores[i] }" \
+        floats.ptx lists.ptx live.ptx matrix.ptx norms.ptx rules.ptx >wide &&
+    awk "NR == FNR { loads[\$1] = \$2; stores[\$1] = \$3; next }
+        \$1 in loads { seen[\$1] = 1; if (\$2 < loads[\$1] || \$3 < stores[\$1]) { print \"too few:\", \$0; bad = 1 } }
+        END { for (i in loads) if (!seen[i]) { print \"no such kernel:\", i; bad = 1 } exit bad }" wanted wide'
 test_expect_success 'the PTX of kernels gives the bits of the processor' '
     translated $kernels &&
     $CC -std=gnu11 -O1 -D_GNU_SOURCE -I"$builddir" $includes -I"$cuda/include" -c "$standin/test_kernels.c" -o test.obj &&
