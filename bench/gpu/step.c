@@ -85,10 +85,10 @@ step (struct job *job)
 }
 
 static void
-measure (const char *name, const char *precision, enum accel_dtype dtype, bool clips, int times)
+measure (const char *name, const struct accel_options *options, enum accel_dtype dtype, bool clips, int times)
 {
     struct shapes shapes = shapes_gpt2 (96);
-    struct job job = { .acc = open_on_gpu (precision), .clips = clips };
+    struct job job = { .acc = open_with (options), .clips = clips };
     double queued[ROUNDS], done[ROUNDS];
     job.model = gpu_model_create (&shapes, dtype);
     MUST (accel_optimizer_create (&job.optimizer, job.model->model, ACCEL_ADAMW, NULL, &err));
@@ -121,9 +121,14 @@ int
 main (int argc, char **argv)
 {
     int times = is_small (argc, argv) ? 2 : 200;
-    measure ("in float32", "no", ACCEL_FLOAT32, false, times);
-    measure ("in float32, clipped", "no", ACCEL_FLOAT32, true, times);
-    measure ("in bfloat16, clipped", "bf16", ACCEL_BFLOAT16, true, times);
-    measure ("in float16, scaled and clipped", "fp16", ACCEL_FLOAT16, true, times);
+    const struct accel_grad_scaler there = { .on_device = ACCEL_YES };
+    const struct accel_options plain = { .mixed_precision = "no" }, brief = { .mixed_precision = "bf16" },
+                               half = { .mixed_precision = "fp16" },
+                               ahead = { .mixed_precision = "fp16", .grad_scaler = &there };
+    measure ("in float32", &plain, ACCEL_FLOAT32, false, times);
+    measure ("in float32, clipped", &plain, ACCEL_FLOAT32, true, times);
+    measure ("in bfloat16, clipped", &brief, ACCEL_BFLOAT16, true, times);
+    measure ("in float16, scaled and clipped", &half, ACCEL_FLOAT16, true, times);
+    measure ("in float16, scaled on the GPU and clipped", &ahead, ACCEL_FLOAT16, true, times);
     return launches ? 0 : (fprintf (stderr, "no launch was counted\n"), 1);
 }

@@ -120,7 +120,7 @@ fi
 
 # As on a machine on which nothing was prepared: sources, and the tools that are needed.
 tools='ar as awk basename c++ cat cc chmod cmp cp cut date dirname env find g++ gcc getconf grep head ld ln ls mkdir mktemp
-    mv nm objdump ranlib readlink rm sed seq sh sleep sort tail tee timeout tr uname wc xargs'
+    mv nm objdump paste ranlib readlink rm sed seq sh sleep sort tail tee timeout tr uname wc xargs'
 test_expect_success 'a tree that was never configured, and few tools' '
     mkdir tree bin && (cd "$srcdir" && tar -cf "$scratch/tree.tar" --exclude="*.o" --exclude="config.h*" \
         configure.ac m4/accel_*.m4 include src tests bench/Makefile.inc bench/gpu examples) && tar -xf tree.tar -C tree &&
@@ -138,12 +138,13 @@ test_expect_success 'all steps pass on the stand-in' '
     tail -n 1 out >last && grep -E "^[0-9]+ passed, 0 failed, [0-9]+ skipped$" last &&
     test "$(grep -c "^passed: " out)" -ge 14 && grep "^passed: products of PowerSGD by cuBLAS" out &&
     { grep "^nccl: not found" out || test ! -d tree/src/engines/nccl ||
-        test "$(grep -c "^passed: .*\(NCCL\|all-reduce\)" out)" -eq 12; } &&
+        test "$(grep -c "^passed: .*\(NCCL\|all-reduce\)" out)" -eq 14; } &&
     grep "^passed: a step becomes a CUDA graph" out && grep "^passed: bench: timeline in fp16" out && ! grep "^skipped: [^:]*$" out'
 test_expect_success 'the summary names the machine, and has the steps and figures' '
     for word in card driver cuda nccl date commit; do grep "^    $word: ." results/summary.md || return 1; done &&
     grep "0 failed" results/summary.md && grep "say nothing about a GPU" results/summary.md &&
     grep -E "^    adamw .* GB/s" results/summary.md && grep -E "^    step .* [1-9][0-9]* launches" results/summary.md &&
+    grep -E "^    step in float16, scaled on the GPU .* 0 waits" results/summary.md &&
     grep -E "^    copies .* GB/s" results/summary.md && grep "^ok 1" results/log.txt'
 test_expect_success 'it has four parts, as what is printed: correctness, the timeline of a step, bandwidth, NCCL' '
     printf "%s\n" Correctness "Timeline of a step" "Bandwidth of each kernel" "NCCL against NCCL itself" >parts &&
