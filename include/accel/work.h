@@ -11,7 +11,9 @@
  * On one communicator, all ranks must start the same collectives in the same order, which is also the order in which
  * they run; blocking calls count too: one that is made while work is in flight runs after it.  Ranks that start a
  * collective match those that make the blocking call of it.  Different communicators do not wait for each other in host
- * memory; on a GPU, all their collectives have one order (accel_device(3)).
+ * memory; on a GPU, all their collectives have one order (accel_device(3)): there, a start first waits until what was
+ * started before on any communicator of the process has been launched, which behind calls in host memory takes as long
+ * as other ranks take to come to those.
  *
  * From the start until accel_work_wait() returns, the program must not write `send`, and must not read or write `recv`.
  *

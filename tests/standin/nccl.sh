@@ -127,7 +127,7 @@ test_expect_success '... also where no code for GPUs is loaded: they were not as
     on_cpus 1 "accel_device_cuda.so is not installed" ACCEL_ENGINE_PATH="$scratch/nothing" &&
     on_cpus 2 "accel_device_cuda.so is not installed" ACCEL_ENGINE_PATH="$scratch/nothing"'
 # in_order N: several communicators of each of N ranks, launched in one order
-in_order () { by_hand "$1" "$port" timeout $patience "$standin/order" >out 2>error && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $((5 * $1)); }
+in_order () { by_hand "$1" "$port" timeout $patience "$standin/order" >out 2>error && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $((7 * $1)); }
 test_expect_success 'several communicators on one GPU: in backward passes, threads, groups, and behind host memory' 'in_order 2 && in_order 4'
 is_long && test_expect_success '... in any order of streams' '
     for seed in 1 2 3; do STANDIN_SEED=$seed in_order 3 && STANDIN_SEED=$seed in_order 4 || return 1; done'

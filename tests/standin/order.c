@@ -6,6 +6,8 @@
  * the stand-in's clocks */
 #include <config.h>
 
+#include "lib/comm/wait.h"
+#include "lib/comm/work.h"
 #include "tests/standin/numbers.h"
 
 #include <accel/train.h>
@@ -221,6 +223,61 @@ behind_host (void)
     ok (take (values[1], COUNT, (float) size) && right && number == size, "behind host memory");
 }
 
+/* A function of the library's, which reduces @values on @all. */
+struct reduction {
+    struct accel_work work;
+    DLDevice device; /* where they are */
+    void *values;
+    size_t count;
+};
+
+static void
+reduce (void *user)
+{
+    const struct reduction *reduction = user;
+    struct comm_site site = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_ALL_REDUCE };
+    struct comm_site there = comm_site_on (&site, reduction->device);
+    struct accel_error why;
+    must (comm_all_reduce (all, &there, reduction->values, reduction->values, reduction->count, ACCEL_FLOAT32,
+                           ACCEL_SUM, &why), why.text);
+}
+
+/* Nor by a function. */
+static void
+before_function (void)
+{
+    float *values[] = { make (COUNT, 1), make (COUNT, 1) };
+    struct accel_work *host;
+    struct reduction reduction = { .device = device, .values = values[1], .count = COUNT };
+    int64_t number = 1;
+    stay_away (rank == size - 1);
+    MUST (accel_comm_all_reduce_start (&host, world, &number, &number, 1, ACCEL_INT64, ACCEL_SUM, &err));
+    struct accel_work *first = start (world, values[0]);
+    stay_away (rank == size - 1);
+    if (!work_start_function (all, &reduction.work, device, reduce, &reduction))
+        must (ACCEL_ERR_SYSTEM, "work_start_function");
+    work_wait_idle (all);
+    MUST (accel_work_wait (first, &err));
+    MUST (accel_work_wait (host, &err));
+    bool right = take (values[0], COUNT, (float) size);
+    ok (take (values[1], COUNT, (float) size) && right, "a function behind host memory");
+}
+
+/* The first rank has a function wait in host memory for the others, which wait for a call of it on the GPU before. */
+static void
+beside_function (void)
+{
+    float *values = make (COUNT, 1), number = 1;
+    struct reduction reduction = { .device = { 0 }, .values = &number, .count = 1 };
+    if (!rank && !work_start_function (all, &reduction.work, reduction.device, reduce, &reduction))
+        must (ACCEL_ERR_SYSTEM, "work_start_function");
+    MUST (accel_work_synchronize (start (world, values), &err));
+    if (rank)
+        reduce (&reduction);
+    work_wait_idle (all);
+    ok (take (values, COUNT, (float) size) && number > (float) size - 0.5F, "beside a function in host memory");
+}
+
 /* After the last call on a communicator that has ended. */
 static void
 after_end (void)
@@ -300,6 +357,8 @@ main (int argc, char **argv)
     two_threads ();
     in_groups ();
     behind_host ();
+    before_function ();
+    beside_function ();
     after_end ();
     accel_comm_destroy (pair);
     accel_comm_destroy (all);

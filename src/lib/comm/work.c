@@ -56,7 +56,7 @@ perform (struct accel_work *work)
 static bool
 launches (const struct accel_work *work)
 {
-    return work->function ? work->comm->link_count > 1 : !comm_is_for_host (&work->site);
+    return !comm_is_for_host (&work->site) && (!work->function || work->comm->link_count > 1);
 }
 
 static void
@@ -329,13 +329,16 @@ any_has_one_thread (const struct accel_comm *comm)
 }
 
 bool
-work_start_function (struct accel_comm *comm, struct accel_work *work, void (*function) (void *user), void *user)
+work_start_function (struct accel_comm *comm, struct accel_work *work, DLDevice device, void (*function) (void *user),
+                     void *user)
 {
     comm_raise_failure (comm, comm->deferred);
     if (any_has_one_thread (comm))
         return false;
-    *work = (struct accel_work){ .comm = comm, .function = function, .user = user };
+    *work = (struct accel_work){ .comm = comm, .site.device = device, .function = function, .user = user };
     work_lock ();
+    if (launches (work))
+        await_launches (comm);
     int number = enqueue (work);
     work_unlock ();
     return !number;

@@ -20,10 +20,12 @@ void work_group_end (struct accel_comm *comm);
  * Start @p function of the library, whose collectives are all on @p comm; for a chain of them with work between them.
  * It counts as a call on @p comm.  Only work_wait_idle() waits for it.
  *
- * @param work  any memory, which stays until then; may be started again while it runs
+ * @param work    any memory, which stays until then; may be started again while it runs
+ * @param device  where its collectives are, as in a site: on a GPU, they come in the order of the starts there
  * @return false if there is no thread: nothing was started
  */
-bool work_start_function (struct accel_comm *comm, struct accel_work *work, void (*function) (void *user), void *user);
+bool work_start_function (struct accel_comm *comm, struct accel_work *work, DLDevice device,
+                          void (*function) (void *user), void *user);
 
 /** Make the thread of @p comm, which has started something, unless there is one; with work_lock().
  *  @return false: there is none */

@@ -181,7 +181,7 @@ start (struct accel_model *model, const struct comm_site *site)
     if (!layers->queued || layers->is_busy)
         return;
     layers->is_busy = true;
-    if (layers->depth && work_start_function (layers->comm, &layers->work, serve, model))
+    if (layers->depth && work_start_function (layers->comm, &layers->work, site->device, serve, model))
         return;
     pthread_mutex_unlock (&layers->lock);
     serve (model);

@@ -234,7 +234,7 @@ test_act (struct accel *acc)
     try_on (world, true);
     work = start (world);
     sem_init (&has_acted, 0, 0);
-    right (work_start_function (world, &function, act, world), "there is no thread");
+    right (work_start_function (world, &function, (DLDevice){ 0 }, act, world), "there is no thread");
     while (sem_wait (&has_acted))
         continue;
     asked ("swx");

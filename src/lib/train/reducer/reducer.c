@@ -309,7 +309,8 @@ overlap (struct accel_model *model)
     if (reducer->is_ordered || reducer->busy || !reducer->overlap || !is_next_complete (model)
         || (!reducer->overlapped && reducer->next + 1 == model->span_count))
         return;
-    reducer->overlap = work_start_function (reducer->comm, &reducer->work, reduce_complete, model);
+    reducer->overlap
+        = work_start_function (reducer->comm, &reducer->work, reducer->there.device, reduce_complete, model);
     reducer->busy = reducer->overlapped = reducer->overlap;
 }
 
