@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_GPUS = 64 };
 
@@ -70,11 +71,21 @@ has_context (int device)
     return !context_state || context_state (device, &flags, &active) || active;
 }
 
+/* To exchange modes may make a context on the present device, so the GPU is that one first. */
+static void
+relax (struct visit *visit)
+{
+    cudaThreadExchangeStreamCaptureMode (&visit->capture_mode);
+    visit->is_relaxed = true;
+}
+
 /* Setting a device makes a context there, which costs memory and which exclusive GPUs refuse to a second process.  So
  * a thread whose device has none yet stays on this one. */
 static void
-restore (const struct visit *visit)
+restore (struct visit *visit)
 {
+    if (visit->is_relaxed)
+        cudaThreadExchangeStreamCaptureMode (&visit->capture_mode);
     if (visit->before != visit->now && has_context (visit->before))
         cudaSetDevice (visit->before);
 }
@@ -138,7 +149,7 @@ note_own (struct gpu *gpu, cudaError_t error)
 {
     bool is_state = error == cudaErrorNotReady || error == cudaErrorPeerAccessAlreadyEnabled
                     || error == cudaErrorHostMemoryAlreadyRegistered;
-    if (is_state || (error == gpu->error && !gpu->may_pass))
+    if (is_state || (error == gpu->error && (!gpu->may_pass || !strcmp (gpu->call, OWN))))
         return;
     if (gpu->error)
         gpu->own = gpu->own ? gpu->own : error;
@@ -182,25 +193,32 @@ follow (struct gpu *gpu)
     gpu->last = own_number ();
 }
 
+static struct visit
+here (DLDevice device)
+{
+    return (struct visit){ .before = device.device_id, .now = device.device_id,
+                           .capture_mode = cudaStreamCaptureModeRelaxed };
+}
+
 static _Thread_local const struct gpu *aside; /* on whose side stream this thread is */
 
 /* CUDA keeps the last error by thread, not by GPU: an error at the beginning is the program's. */
 struct visit
 visit_begin (DLDevice device, bool in_graph)
 {
-    struct visit visit = { .now = device.device_id, .capture_mode = cudaStreamCaptureModeRelaxed };
+    struct visit visit = here (device);
     if (device.device_id < 0 || device.device_id >= MOST_GPUS)
         return visit;
     pthread_once (&once, begin);
     struct gpu *gpu = &gpus[device.device_id];
     pthread_mutex_lock (&gpu->lock);
     note_earlier (gpu);
-    cudaThreadExchangeStreamCaptureMode (&visit.capture_mode); /* our calls end no capture of the program's */
-    bool moves = !gpu->error && NOTE (gpu, cudaGetDevice, &visit.before) && visit.before != visit.now;
-    if (moves)
+    if (!gpu->error && NOTE (gpu, cudaGetDevice, &visit.before) && visit.before != visit.now)
         NOTE (gpu, cudaSetDevice, visit.now);
-    if (!gpu->error)
+    if (!gpu->error) {
+        relax (&visit);
         refuse_capture (gpu, in_graph);
+    }
     if (!gpu->error && !gpu->is_ready)
         prepare (gpu);
     if (!gpu->error && gpu->stream == PER_THREAD)
@@ -213,9 +231,7 @@ visit_begin (DLDevice device, bool in_graph)
     }
     visit.error = gpu->error;
     visit.call = gpu->call;
-    if (moves)
-        restore (&visit);
-    cudaThreadExchangeStreamCaptureMode (&visit.capture_mode);
+    restore (&visit);
     cudaGetLastError (); /* nor is it another one's */
     pthread_mutex_unlock (&gpu->lock);
     return visit;
@@ -230,7 +246,6 @@ visit_end (struct visit *visit)
     if (visit->gpu->stream == PER_THREAD && !visit->gpu->error)
         NOTE (visit->gpu, cudaEventRecord, visit->gpu->ordered, PER_THREAD);
     restore (visit);
-    cudaThreadExchangeStreamCaptureMode (&visit->capture_mode);
     pthread_mutex_unlock (&visit->gpu->lock);
 }
 
@@ -272,12 +287,12 @@ visit_fail (const struct visit *visit, DLDevice device, struct accel_error *err)
         own = forget (gpu, error);
         pthread_mutex_unlock (&gpu->lock);
     }
+    const char *also = own ? "; and " OWN ": " : "", *why = own ? cudaGetErrorString (own) : "";
     if (error == NOT_CUDA)
-        return gpu_helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: %s", (int) device.device_id, call);
+        return gpu_helper->fail (err, ACCEL_ERR_SYSTEM, "cuda:%d: %s%s%s", (int) device.device_id, call, also, why);
     return gpu_helper->fail (err, error == cudaErrorMemoryAllocation ? ACCEL_ERR_NOMEM : ACCEL_ERR_SYSTEM,
                              "cuda:%d: %s: %s (%s)%s%s", (int) device.device_id, call, cudaGetErrorString (error),
-                             cudaGetErrorName (error), own ? "; and " OWN ": " : "",
-                             own ? cudaGetErrorString (own) : "");
+                             cudaGetErrorName (error), also, why);
 }
 
 /* After calls without the lock, because they may wait for all that runs on the GPU, also for a collective whose other
@@ -445,10 +460,13 @@ gpu_owns (const void *address, DLDevice *device)
     struct cudaPointerAttributes about = { .type = cudaMemoryTypeUnregistered };
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cudaError_t earlier = cudaPeekAtLastError ();
-    cudaThreadExchangeStreamCaptureMode (&mode);
-    bool known = visit_context () && !cudaPointerGetAttributes (&about, address)
-                 && (about.type == cudaMemoryTypeDevice || about.type == cudaMemoryTypeManaged);
-    cudaThreadExchangeStreamCaptureMode (&mode);
+    bool known = visit_context ();
+    if (known) {
+        cudaThreadExchangeStreamCaptureMode (&mode);
+        known = !cudaPointerGetAttributes (&about, address)
+                && (about.type == cudaMemoryTypeDevice || about.type == cudaMemoryTypeManaged);
+        cudaThreadExchangeStreamCaptureMode (&mode);
+    }
     gpu_take_away (earlier);
     *device = (DLDevice){ .device_type = kDLCUDA, .device_id = about.device };
     return known;
@@ -544,15 +562,16 @@ settle (struct gpu *gpu)
 void
 gpu_free (DLDevice device, void *memory)
 {
-    struct visit visit = { .now = device.device_id, .capture_mode = cudaStreamCaptureModeRelaxed };
+    struct visit visit = here (device);
     cudaError_t earlier = cudaPeekAtLastError ();
     if (!memory || device.device_id < 0 || device.device_id >= MOST_GPUS)
         return;
     struct gpu *gpu = &gpus[device.device_id];
-    cudaThreadExchangeStreamCaptureMode (&visit.capture_mode);
     cudaError_t error = cudaGetDevice (&visit.before);
     if (!error && visit.before != visit.now)
         error = cudaSetDevice (visit.now);
+    if (!error)
+        relax (&visit);
     if (!error && gpu->pool)
         settle (gpu);
     else if (!error)
@@ -563,6 +582,5 @@ gpu_free (DLDevice device, void *memory)
     gpu_note (gpu, error, gpu->pool ? "cudaFreeAsync" : "cudaFree");
     pthread_mutex_unlock (&gpu->lock);
     restore (&visit);
-    cudaThreadExchangeStreamCaptureMode (&visit.capture_mode);
     gpu_take_away (earlier);
 }

@@ -77,6 +77,7 @@ struct visit {
     cudaStream_t stream; /* the program's, or the one beside it */
     char *scratch;       /* of that stream */
     int before, now;
+    bool is_relaxed;     /* its calls end no capture of the program's */
     enum cudaStreamCaptureMode capture_mode; /* the thread's, before */
 };
 /** @param in_graph  what is queued may become part of a CUDA graph, if the thread has permitted that */

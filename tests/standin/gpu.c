@@ -355,6 +355,20 @@ send_to (int device)
     return status;
 }
 
+/* The way back of what the host computes. */
+static void
+lose_logits (const struct memory *memory)
+{
+    const DLDevice device = { .device_type = kDLCUDA };
+    const int32_t label = 1;
+    float loss = 0, *logits = memory->create (device, 4 * sizeof *logits, true);
+    setenv ("STANDIN_FAIL", "cudaMemcpyAsync:7:2", true); /* the second */
+    enum accel_status status = accel_parallel_cross_entropy (NULL, &label, 1, 4, 1, logits, &loss, &err);
+    unsetenv ("STANDIN_FAIL");
+    ok (status == ACCEL_ERR_NOMEM, "a gradient that does not reach the GPU is an error: %s", err.text);
+    memory->destroy (device, logits);
+}
+
 /* With three devices. */
 static void
 visits (void)
@@ -373,6 +387,10 @@ visits (void)
             && strstr (err.text, "cudaErrorInvalidDevice"),
         "an error that the program has not seen is told: %s", err.text);
     ok (!send_to (0) && !runtime.last_error (), "once");
+    runtime.set (9);
+    memory->zero ((DLDevice){ .device_type = kDLCUDA }, &memory, 0); /* which tells nothing */
+    const char *told = runtime.set (9) && send_to (0) ? strstr (err.text, "the program's own") : NULL;
+    ok (told && !strstr (told + 1, "the program's own"), "and one of two that are the same: %s", err.text);
     static const char *const states[] = { "cudaSetDevice:1:600", "cudaSetDevice:2:704", "cudaSetDevice:3:712" };
     for (int i = 0; i < 3; i++) {
         setenv ("STANDIN_FAIL", states[i], true);
@@ -390,6 +408,7 @@ visits (void)
         "a kernel that is loaded when it is first launched may lack memory: %s", err.text);
     unsetenv ("STANDIN_FAIL");
     ok (!rearrange (memory), "and may be tried again, too");
+    lose_logits (memory);
 }
 
 /* With three devices, and a driver that asks the stand-in. */

@@ -509,7 +509,7 @@ test_library (void)
     ok (!cudaPeekAtLastError (), "once");
 }
 
-/* A child finds the lock free, whichever thread had it. */
+/* A child finds the lock free, whichever thread had it, and no thread that looks. */
 #ifdef __SANITIZE_THREAD__
 #define test_fork() skip ("fork() with a lock held: the thread sanitizer cannot follow it")
 #else
@@ -529,16 +529,20 @@ test_fork (void)
     pthread_t thread;
     bool is_held = false;
     int status = -1;
+    struct communicator searched = { .is_looked_at = true };
+    engine.comms = &searched;
     if (__real_pthread_create (&thread, NULL, hold_lock, &is_held))
         abort ();
     while (!__atomic_load_n (&is_held, __ATOMIC_ACQUIRE))
         __real_usleep (100);
     pid_t child = fork ();
     if (!child)
-        _exit (pthread_mutex_trylock (&engine.lock));
+        _exit (pthread_mutex_trylock (&engine.lock) || searched.is_looked_at);
     waitpid (child, &status, 0);
     pthread_join (thread, NULL);
-    ok (!status && !pthread_mutex_trylock (&engine.lock) && !locks_held, "the lock is free in a child: %d", status);
+    engine.comms = NULL;
+    ok (!status && searched.is_looked_at && !pthread_mutex_trylock (&engine.lock) && !locks_held,
+        "the lock is free in a child, and none looks: %d", status);
     __real_pthread_mutex_unlock (&engine.lock);
 }
 #endif

@@ -160,6 +160,8 @@ engine_start (void *transport, const struct accel_engine_call *call, void **work
     }
     if (!comm_progress (comm))
         progress_thread_wake ();
+    if (!operation)
+        comm_await_look (comm);
     unlock ();
     *work = operation;
     return operation ? ACCEL_OK : fail_with_cause (comm, call, err);

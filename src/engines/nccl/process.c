@@ -58,6 +58,15 @@ after_fork (void)
 {
     pthread_mutex_unlock (&engine.lock);
 }
+
+/* The threads that looked for calls have stayed in the parent. */
+static void
+begin_child (void)
+{
+    for (struct communicator *comm = engine.comms; comm; comm = comm->next)
+        comm->is_looked_at = false;
+    after_fork ();
+}
 /* @} */
 
 enum accel_status
@@ -69,7 +78,7 @@ library_open (const struct accel_engine_helpers *helpers, struct accel_error *er
         engine.library = dlopen ("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
     if (!engine.library)
         return helpers->fail (err, ACCEL_ERR_UNSUPPORTED, "finds no NCCL: %s", dlerror ());
-    if (!engine.watches_forks && pthread_atfork (before_fork, after_fork, after_fork))
+    if (!engine.watches_forks && pthread_atfork (before_fork, after_fork, begin_child))
         return helpers->fail (err, ACCEL_ERR_NOMEM, "out of memory");
     engine.watches_forks = true;
     return load (engine.library, helpers, err);
@@ -123,27 +132,30 @@ gpu_name (char *bus, size_t size)
         *bus = '\0';
 }
 
+/* The device is set also where it is the present one: the driver, which is asked for events, needs its context to be
+ * current.  To exchange modes makes a context on the present device, so that comes second. */
 struct device_guard
 gpu_guard (void)
 {
     struct device_guard guard = { .before = engine.gpu, .capture_mode = cudaStreamCaptureModeRelaxed };
     guard.own = own_error = cudaPeekAtLastError ();
+    if (cudaGetDevice (&guard.before))
+        guard.before = engine.gpu;
+    cudaSetDevice (engine.gpu);
     cudaThreadExchangeStreamCaptureMode (&guard.capture_mode);
-    if (!cudaGetDevice (&guard.before) && guard.before != engine.gpu)
-        cudaSetDevice (engine.gpu);
     return guard;
 }
 
-/* A device without a context would get one. */
+/* A device without a context would get one, also by the exchange. */
 void
 gpu_restore (struct device_guard *guard)
 {
     unsigned flags;
     int active;
+    cudaThreadExchangeStreamCaptureMode (&guard->capture_mode);
     if (guard->before != engine.gpu
         && (!engine.context_state || engine.context_state (guard->before, &flags, &active) || active))
         cudaSetDevice (guard->before);
-    cudaThreadExchangeStreamCaptureMode (&guard->capture_mode);
     if (!guard->own)
         cudaGetLastError ();
 }

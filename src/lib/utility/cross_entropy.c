@@ -137,5 +137,8 @@ accel_parallel_cross_entropy_at (const char *file, int line, struct accel_comm *
         status = compute (site, comm, arrays[0].host, rows, columns, scale, arrays[1].host, arrays[2].host, err);
     for (int i = 0; i < 3; i++)
         let_go (&arrays[i], i && !status);
+    for (int i = 1; i < 3 && !status; i++)
+        if (arrays[i].host != arrays[i].own) /* writes have no outcome of their own */
+            status = memory_check (arrays[i].device, err);
     return status;
 }

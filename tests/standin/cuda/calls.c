@@ -65,14 +65,15 @@ is_forgotten (const char *name)
 }
 
 /* A program captures a stream, in the mode in which no thread may call what is unsafe, unless it has said that its own
- * calls matter to no capture.  Strict: every call is unsafe that a thread makes without having said so. */
+ * calls matter to no capture.  Strict: every call but those about the present device is unsafe that a thread
+ * makes without having said so. */
 static _Thread_local enum cudaStreamCaptureMode capture_mode;
 
 static void
 check_capture (const char *name)
 {
     if (__atomic_load_n (&captured, __ATOMIC_ACQUIRE) && capture_mode != cudaStreamCaptureModeRelaxed
-        && strcmp (name, "cudaGetDevice"))
+        && strcmp (name, "cudaGetDevice") && strcmp (name, "cudaSetDevice"))
         report (NULL, NULL, "%s() ends the capture of a stream of the program's", name);
 }
 
@@ -471,6 +472,9 @@ cudaThreadExchangeStreamCaptureMode (enum cudaStreamCaptureMode *mode)
     enum cudaStreamCaptureMode before = capture_mode;
     capture_mode = *mode;
     *mode = before;
+    pthread_mutex_lock (&standin_lock);
+    has_context[present_device] = true;
+    pthread_mutex_unlock (&standin_lock);
     return cudaSuccess;
 }
 
