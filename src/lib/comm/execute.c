@@ -9,23 +9,23 @@
 
 #include <stdio.h>
 
-/* A process that gives up in a group is not a member of the world any more either. */
+/* A process that gives up in a group is not a member of the world any more either: what is broken above stays so.
+ * Engines have locks, which a fork takes before this one. */
 static void
 break_off (struct accel_comm *comm, const struct accel_error *why, const char *reason)
 {
-    struct accel_comm *world = comm;
+    struct accel_comm *world = comm, *end = comm;
     while (world->parent)
         world = world->parent;
     work_lock ();
     bootstrap_leave (&world->bootstrap, JOBSEG_FAILED, reason);
-    for (; comm; comm = comm->parent) {
-        if (comm->is_broken)
-            continue;
-        comm->broken = *why;
-        comm_give_up_links (comm, reason);
-        atomic_store_explicit (&comm->is_broken, true, memory_order_release);
+    for (; end && !end->is_broken; end = end->parent) {
+        end->broken = *why;
+        atomic_store_explicit (&end->is_broken, true, memory_order_release);
     }
     work_unlock ();
+    for (; comm != end; comm = comm->parent)
+        comm_give_up_links (comm, reason);
 }
 
 enum accel_status
