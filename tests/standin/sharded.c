@@ -459,6 +459,70 @@ refuse_capture (struct accel *acc)
     end (&net);
 }
 
+/* What accel_close() could not copy back is still on the GPU, and nothing of it is packed. */
+static void
+refuse_left (void)
+{
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_OPTIMIZER };
+    struct accel *acc = open_job (false);
+    struct net net;
+    create (&net, acc, false);
+    prepare (&net, false, true);
+    setenv ("STANDIN_FAIL", "cudaMemcpyAsync:1:2", true);
+    accel_close (acc);
+    unsetenv ("STANDIN_FAIL");
+    bool is_left = net.data[0].dl.device.device_type == kDLCUDA;
+    net.acc = acc = open_job (false);
+    MUST (accel_model_set_sharding (net.model, &sharding, &err));
+    enum accel_status status = accel_prepare (acc, &err, net.model);
+    ok (is_left && status == ACCEL_ERR_UNSUPPORTED && strstr (err.text, "this model is on a GPU already"),
+        "one that was left on a GPU (%d): %s", is_left, err.text);
+    end (&net);
+    accel_close (acc);
+}
+
+/* A step within a group of the program's, which stays as it was. */
+static void
+refuse_group (struct accel *acc)
+{
+    struct net net;
+    create (&net, acc, true);
+    prepare (&net, true, true);
+    train (&net);
+    MUST (accel_group_begin (accel_world (acc), &err));
+    enum accel_status status = accel_optimizer_step (net.optimizer, &err);
+    ok (status == ACCEL_ERR_INVALID && !accel_group_end (accel_world (acc), NULL), "a group: %s", err.text);
+    end (&net);
+}
+
+static enum accel_status
+step_alone (void *user, const struct accel_update *update, struct accel_error *why)
+{
+    (void) user, (void) update, (void) why;
+    return ACCEL_OK;
+}
+
+/* It comes late, and can be saved and loaded, with masters of which this process has a part. */
+static void
+load_custom (struct accel *acc)
+{
+    const struct accel_custom_optimizer custom = { .lr = 1, .step = step_alone };
+    struct net net;
+    scene = &scenes[2];
+    create (&net, acc, true);
+    prepare (&net, true, true);
+    train (&net);
+    accel_optimizer_destroy (net.optimizer);
+    MUST (accel_optimizer_create_custom (&net.optimizer, net.model, &custom, &err));
+    MUST (accel_prepare (acc, &err, net.optimizer));
+    MUST (accel_save_state (acc, "custom", &err));
+    enum accel_status status = accel_load_state (acc, "custom", &err);
+    ok (!status && memory_check (accel_device (acc), &err) == ACCEL_OK, "a custom optimizer has its masters again: %s",
+        err.text);
+    scene = &scenes[0];
+    end (&net);
+}
+
 static void
 refuse (void)
 {
@@ -480,7 +544,10 @@ refuse (void)
     }
     refuse_offloading (acc);
     refuse_capture (acc);
+    refuse_group (acc);
+    load_custom (acc);
     accel_close (acc);
+    refuse_left ();
 }
 
 /* With --use_fsdp, whose default is stage 3. */

@@ -117,6 +117,8 @@ gather (struct gathering *gathering, struct accel_error *err)
                                   err);
     }
     work_group_end (gathering->comm);
+    if (status == ACCEL_ERR_NOMEM || status == ACCEL_ERR_SYSTEM) /* others are waiting */
+        comm_give_up (gathering->comm, "it cannot gather the parameters of a step");
     for (size_t k = 0; k < gathering->count; k++) {
         enum accel_status own = works[k] ? work_finish (works[k], status ? NULL : err) : ACCEL_OK;
         status = status ? status : own;
@@ -141,7 +143,7 @@ packed_gather (const struct accel_optimizer *optimizer, struct accel_comm *comm,
     const struct accel_model *model = optimizer->model;
     struct gathering gathering = { .model = model, .comm = comm, .site = site };
     struct comm_site there = comm_site_on (site, model->device);
-    if (!packed_is_on (model) || !work_can_order (comm, &there))
+    if (!packed_is_on (model) || comm->has_group || !work_can_order (comm, &there)) /* blocking calls are refused */
         return false;
     *status = ACCEL_OK;
     for (size_t i = 0; i < model->count && !*status; i++) {

@@ -154,6 +154,8 @@ fill (struct accel_model *model, struct accel *acc, const struct comm_site *site
                                                       : cut_broadcast (model, acc, site, err);
     if (!status)
         status = precision_broadcast (acc, site, 0, err);
+    if ((status == ACCEL_ERR_NOMEM || status == ACCEL_ERR_SYSTEM) && accel_num_processes (acc) > 1)
+        comm_give_up (accel_world (acc), "it cannot broadcast a model"); /* for which others are waiting */
     if (status)
         return status;
     model->object.owner = acc;

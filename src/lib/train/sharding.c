@@ -78,8 +78,8 @@ why_not_on_device (const struct accel_model *model, enum accel_sharding strategy
 {
     if (memory_of (model->target)->host)
         return NULL;
-    if (!model->memory->host && !model->placement)
-        return "the program has put this model on a GPU: only models that accel_prepare puts there can be sharded "
+    if (!model->memory->host && (!model->placement || !sharding_is_on (model)))
+        return "this model is on a GPU already: only models that accel_prepare puts there can be sharded "
                "(device_placement)";
     if (strategy > ACCEL_SHARDING_OPTIMIZER)
         return "of models on a GPU, only the states of optimizers can be divided: ACCEL_SHARDING_OPTIMIZER "

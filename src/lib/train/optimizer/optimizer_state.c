@@ -32,11 +32,11 @@ save_group (const struct optimizer_group *group, struct accel_state_dict *state)
         state_dict_set_bool (state, group->own.flag[i], "group.%s.%s", group->name, group_flag_name (i));
 }
 
-/* Whether its states are divided as the parameters are: those of a custom optimizer have any shape. */
+/* Whether @tensor is divided as parameter @index is: states of a custom optimizer have any shape. */
 static bool
-is_divided (const struct accel_optimizer *optimizer)
+is_divided (const struct accel_optimizer *optimizer, size_t index, const DLTensor *tensor)
 {
-    return !optimizer->custom.step;
+    return !optimizer->custom.step || tensor == optimizer->model->trained[index].data;
 }
 
 /* @param prefix, what  "state." and "exp_avg", or "" and "master" */
@@ -46,14 +46,14 @@ save_tensor (const struct accel_optimizer *optimizer, size_t index, const DLTens
 {
     const struct accel_model *model = optimizer->model;
     const char *name = model->parameters[index].name;
-    bool is_master = tensor == model->trained[index].data;
+    bool is_master = tensor == model->trained[index].data, divided = is_divided (optimizer, index, tensor);
     struct stretch own[STRETCHES];
     int count = 1;
     if (state->in_shares)
-        count = sharding_saved (model, index, is_divided (optimizer), accel_tensor_count (tensor), own);
+        count = sharding_saved (model, index, divided, accel_tensor_count (tensor), own);
     for (int i = 0; i < count; i++) {
         DLTensor placed = *tensor;
-        if (state->in_shares && is_divided (optimizer))
+        if (state->in_shares && divided)
             placed = packed_tensor (model, index, tensor, own[i].from);
         if (state->in_shares)
             state_dict_set_stretch (state, &placed, own[i].from, own[i].end, "%s%s.%s", prefix, what, name);
@@ -123,7 +123,7 @@ load_tensor (const struct accel_optimizer *optimizer, size_t index, DLTensor *te
     const char *name = model->parameters[index].name;
     struct stretch own[STRETCHES];
     enum accel_status status = ACCEL_OK;
-    if (!is_divided (optimizer) || !sharding_chunk (model, index)) {
+    if (!is_divided (optimizer, index, tensor) || !sharding_chunk (model, index)) {
         struct whole whole;
         status = whole_begin (&whole, model, index, tensor, err);
         if (!status)
