@@ -369,6 +369,21 @@ lose_logits (const struct memory *memory)
     memory->destroy (device, logits);
 }
 
+/* With one of cuBLAS, which is for ever. */
+static void
+tell_both (const struct memory *memory)
+{
+    const DLDevice device = { .device_type = kDLCUDA };
+    float *values = memory->create (device, 4 * sizeof *values, true);
+    MUST (memory->products->open (device, &err));
+    setenv ("STANDIN_FAIL", "cublasSgemm_v2:8:13", true);
+    memory->products->multiply (device, values, values + 1, values + 2, 1, 1, 1);
+    unsetenv ("STANDIN_FAIL");
+    ok (runtime.set (9) && send_to (0) && strstr (err.text, "CUBLAS_STATUS_EXECUTION_FAILED; and the program's own"),
+        "an error of the program's beside one of cuBLAS: %s", err.text);
+    memory->destroy (device, values);
+}
+
 /* With three devices. */
 static void
 visits (void)
@@ -409,6 +424,7 @@ visits (void)
     unsetenv ("STANDIN_FAIL");
     ok (!rearrange (memory), "and may be tried again, too");
     lose_logits (memory);
+    tell_both (memory);
 }
 
 /* With three devices, and a driver that asks the stand-in. */
