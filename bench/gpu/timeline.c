@@ -287,6 +287,8 @@ is_wanted (const struct timeline_way *way, const struct other *other, bool scale
         return false; /* there, copies take no time */
     if (scales)
         return !other && (way == timeline_ways || way->clips);
+    if (way->sums)
+        return false; /* whether NCCL has room for two collectives at a time decides, which no formula here knows */
     return accel_num_processes (acc) > 1 || !(way->is_late || way->overlap || (other && !other->copies));
 }
 

@@ -25,6 +25,7 @@ static const struct timeline_way {
     bool clips;
     bool finds_unused; /* rank 1 does not use the layer that comes last */
     bool joins;        /* between accel_join_uneven_inputs() and accel_join_end() */
+    bool sums;         /* behind each layer, over another communicator of the same ranks: tensor parallelism */
 } timeline_ways[] = {
     { .name = "all is queued at once" },
     { .name = "the host waits for each layer", .waits = true },
@@ -41,12 +42,13 @@ static const struct timeline_way {
     { .name = "accel_join_uneven_inputs()", .joins = true },
     { .name = "accel_join_uneven_inputs(), and the host waits", .joins = true, .waits = true },
     { .name = "accel_join_uneven_inputs(), and rank 1 is late", .joins = true, .is_late = true },
+    { .name = "sums over another communicator, which each layer waits for", .sums = true },
     { .name = "averages after the pass (ACCEL_OVERLAP_NEVER)", .overlap = ACCEL_OVERLAP_NEVER },
 };
 enum { TIMELINE_WAYS = sizeof timeline_ways / sizeof *timeline_ways };
 
 /* Of each layer, of the all-reduces of a bucket of one layer, of each further layer in it, of the one that tells which
- * parameters were used, how late rank 1 is, and what comes after the pass. */
+ * parameters were used or of a layer's sums, how late rank 1 is, and what comes after the pass. */
 struct timeline_times {
     int64_t layer_ns, reduce_ns, more_ns, used_ns, late_ns, tail_ns;
 };
@@ -60,10 +62,13 @@ struct timeline {
     size_t layers, elements;                         /* of each layer's one parameter */
     size_t together;                                 /* so many layers fill a bucket */
     bool apart;                                      /* gradients are no neighbours in memory: buckets are copies */
+    bool is_kept;                                    /* NCCL keeps the order of launches, and runs them side by side */
     int64_t queued_ns;                               /* of the latest step: until the host had queued it */
     struct accel_model *model;
     struct accel_optimizer *optimizer;
     struct accel_tensor data[TIMELINE_LAYERS], grad[TIMELINE_LAYERS], grads; /* all of them, unless they are apart */
+    struct accel_comm *row;
+    struct accel_tensor sums;
 };
 
 /* The program's: libaccel's, too, unless it is told another one. */
@@ -84,6 +89,9 @@ timeline_backward (void *user, float scale, struct accel_error *why)
         if (!i && line->way->finds_unused && line->layers > 1 && accel_process_index (line->acc) == 1)
             continue;
         status = accel_grad_ready (line->model, i, why);
+        if (!status && line->row)
+            status = accel_comm_all_reduce (line->row, line->sums.dl.data, line->sums.dl.data, line->elements,
+                                            ACCEL_FLOAT32, ACCEL_SUM, why);
     }
     return status;
 }
@@ -166,6 +174,10 @@ timeline_make (struct timeline *line)
         must (ACCEL_ERR_INVALID, "buckets of as many layers as were asked for");
     if (line->way->joins)
         MUST (accel_join_uneven_inputs (line->acc, ACCEL_DEFAULT, &err));
+    if (line->way->sums) {
+        MUST (accel_comm_split (&line->row, accel_world (line->acc), 0, accel_process_index (line->acc), &err));
+        timeline_tensor (line, &line->sums, 1);
+    }
 }
 
 static inline void
@@ -173,6 +185,8 @@ timeline_end (struct timeline *line)
 {
     if (line->way->joins)
         MUST (accel_join_end (line->acc, &err));
+    accel_comm_destroy (line->row);
+    accel_tensor_release (&line->sums);
     accel_optimizer_destroy (line->optimizer);
     accel_model_destroy (line->model);
     for (size_t i = 0; i < line->layers; i++) {
@@ -203,7 +217,8 @@ timeline_step (struct timeline *line)
 
 /* @return ns of a step in the order of DDP, where bucket b is reduced at
  *     reduced (b) = max (reduced (b - 1), computed (last layer of b)) + reduce (b);
- * or, if nothing overlaps, of one after the other */
+ * or, if nothing overlaps, of one after the other.  A layer's sums come behind the bucket that it has filled, unless
+ * NCCL keeps the order, and the next layer behind them. */
 static inline int64_t
 timeline_expect (const struct timeline *line, const struct timeline_times *times)
 {
@@ -211,13 +226,17 @@ timeline_expect (const struct timeline *line, const struct timeline_times *times
     int64_t computed = 0, reduced = 0, all = 0;
     for (size_t i = 0, first = 0; i < line->layers; i++) {
         computed += times->layer_ns + (way->is_late && i == TIMELINE_LATE ? times->late_ns : 0);
-        if (!timeline_closes (line, first, i))
-            continue;
-        int64_t reduce = times->reduce_ns + (int64_t) (i - first) * times->more_ns;
-        reduced = (computed > reduced ? computed : reduced) + reduce;
-        all += reduce;
-        first = i + 1;
+        if (timeline_closes (line, first, i)) {
+            int64_t reduce = times->reduce_ns + (int64_t) (i - first) * times->more_ns;
+            reduced = (computed > reduced ? computed : reduced) + reduce;
+            all += reduce;
+            first = i + 1;
+        }
+        if (way->sums)
+            computed = (line->is_kept || computed > reduced ? computed : reduced) + times->used_ns;
     }
+    if (reduced < computed)
+        reduced = computed;
     if (way->overlap == ACCEL_OVERLAP_NEVER)
         reduced = computed + all;
     return reduced + (way->finds_unused ? times->used_ns : 0) + (way->clips ? times->tail_ns : 0);

@@ -2,8 +2,8 @@
 /* How long a step takes on the clocks of the stand-in: what the order of torch's DDP takes (bench/gpu/timeline.h), to
  * the nanosecond, in each way and with each shape of the table here.
  * In ways in which the program does not wait, neither does the host.
- * usage: timeline [fp16], as each of several ranks; fp16: losses are scaled on the device, where the ranks agree about
- * a step in one more all-reduce. */
+ * usage: timeline [fp16 | sums], as each of several ranks; fp16: losses are scaled on the device, where the ranks agree
+ * about a step in one more all-reduce; sums: only the way in which layers have sums of their own. */
 #include <config.h>
 
 #include "tests/must.h"
@@ -80,7 +80,7 @@ static void
 compare (struct timeline *line, const struct shape *shape, bool scales)
 {
     const struct timeline_way *way = line->way;
-    bool has_bytes = shape->has_bytes && !way->hook && !way->finds_unused && !scales;
+    bool has_bytes = shape->has_bytes && !way->hook && !way->finds_unused && !way->sums && !scales;
     char costs[80];
     snprintf (costs, sizeof costs, "collective=%lld network=%d", (long long) shape->reduce_ns, has_bytes);
     setenv ("STANDIN_COSTS", costs, true);
@@ -109,7 +109,7 @@ compare (struct timeline *line, const struct shape *shape, bool scales)
 int
 main (int argc, char **argv)
 {
-    bool scales = argc > 1 && !strcmp (argv[1], "fp16");
+    bool scales = argc > 1 && !strcmp (argv[1], "fp16"), sums = argc > 1 && !scales;
     const struct accel_grad_scaler scaler = { .on_device = ACCEL_YES };
     const struct accel_options options = { .mixed_precision = scales ? "fp16" : "no", .grad_scaler = &scaler };
     struct accel *acc;
@@ -117,7 +117,8 @@ main (int argc, char **argv)
     cudaSetDevice (accel_device (acc).device_id);
     for (size_t i = 0; i < TIMELINE_WAYS * (size_t) SHAPES; i++) {
         struct timeline line = { .acc = acc, .way = &timeline_ways[i / SHAPES], .spend = standin_spend, .now = now };
-        if (!scales || line.way->clips)
+        line.is_kept = getenv ("NCCL_LAUNCH_ORDER_IMPLICIT");
+        if ((!scales || line.way->clips) && (!sums || line.way->sums))
             compare (&line, &shapes[i % SHAPES], scales);
     }
     accel_close (acc);
