@@ -292,6 +292,15 @@ after_end (void)
     ok (take (values[1], COUNT, (float) size) && right, "after a communicator that has ended");
 }
 
+static int
+end_job (void)
+{
+    accel_comm_destroy (pair);
+    accel_comm_destroy (all);
+    accel_close (acc);
+    return done_testing ();
+}
+
 /* ---- a rank that does not come ---- */
 
 /* What the pair calls waits for what all have called: that is what has an error, with the rank's name. */
@@ -309,8 +318,7 @@ lose_one (void)
     enum accel_status status = accel_work_synchronize (first, &err);
     ok (status == ACCEL_ERR_PEER && strstr (err.text, "rank 2"), "and all have the reason: %s", err.text);
     memory->destroy (device, values[0]);
-    accel_close (acc);
-    return done_testing ();
+    return end_job ();
 }
 
 /* ---- time ---- */
@@ -340,8 +348,7 @@ take_time (void)
     ok (took == wanted, "%.3f ms, not %.3f", (double) took / 1e6, (double) wanted / 1e6);
     memory->destroy (device, values[0]);
     memory->destroy (device, values[1]);
-    accel_close (acc);
-    return done_testing ();
+    return end_job ();
 }
 
 int
@@ -360,8 +367,5 @@ main (int argc, char **argv)
     before_function ();
     beside_function ();
     after_end ();
-    accel_comm_destroy (pair);
-    accel_comm_destroy (all);
-    accel_close (acc);
-    return done_testing ();
+    return end_job ();
 }
