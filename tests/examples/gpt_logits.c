@@ -5,6 +5,7 @@
 #include "examples/gpt/options.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 int
 main (int argc, char **argv)
@@ -22,5 +23,6 @@ main (int argc, char **argv)
             printf ("%.6f%c", (double) logits[i], i + 1 < options.config.vocab_size ? ' ' : '\n');
     }
     accel_close (acc);
+    free (options.tokens);
     return 0;
 }

@@ -465,7 +465,8 @@ test_asked (void)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct link links[2] = { 0 };
-        struct head head = { .links = links, .count = 2 };
+        struct hosts hosts = { 0 };
+        struct head head = { .hosts = &hosts, .links = links, .count = 2 };
         for (int j = 0; j < 2; j++)
             links[j] = (struct link){ .name = "a", .state = LINK_ENDED, .end = rows[i].ends[j],
                                       .status = rows[i].statuses[j] };
