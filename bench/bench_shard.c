@@ -5,7 +5,7 @@
  *   bench_shard memory PARAMETERS WAY    what all processes together have in memory after some steps
  *
  * WAY: none; optimizer, gradients, or parameters: the stages of ZeRO; shared and shared-gradients: stages 1 and 2 with
- * one copy of the parameters for all processes.
+ * one copy of the parameters for all processes; files: stage 1 with states in files of the present folder.
  *
  * A model has eight matrices.  A step uses them one after the other, forwards and backwards, writes their gradients,
  * which are in the library's memory, averages them, and is one of AdamW. */
@@ -18,18 +18,20 @@
 #include <string.h>
 #include <time.h>
 
-enum { TENSORS = 8, WARM_UP = 3, WAYS = 6 };
+enum { TENSORS = 8, WARM_UP = 3, WAYS = 7 };
 
 static const struct {
     const char *name;
     enum accel_sharding strategy;
     bool shares;
-} ways[WAYS] = { { "none", ACCEL_SHARDING_NONE, false },
-                 { "optimizer", ACCEL_SHARDING_OPTIMIZER, false },
-                 { "gradients", ACCEL_SHARDING_SHARD_GRAD_OP, false },
-                 { "parameters", ACCEL_SHARDING_FULL_SHARD, false },
-                 { "shared", ACCEL_SHARDING_OPTIMIZER, true },
-                 { "shared-gradients", ACCEL_SHARDING_SHARD_GRAD_OP, true } };
+    enum accel_offload offload;
+} ways[WAYS] = { { "none", ACCEL_SHARDING_NONE, false, ACCEL_OFFLOAD_NONE },
+                 { "optimizer", ACCEL_SHARDING_OPTIMIZER, false, ACCEL_OFFLOAD_NONE },
+                 { "gradients", ACCEL_SHARDING_SHARD_GRAD_OP, false, ACCEL_OFFLOAD_NONE },
+                 { "parameters", ACCEL_SHARDING_FULL_SHARD, false, ACCEL_OFFLOAD_NONE },
+                 { "shared", ACCEL_SHARDING_OPTIMIZER, true, ACCEL_OFFLOAD_NONE },
+                 { "shared-gradients", ACCEL_SHARDING_SHARD_GRAD_OP, true, ACCEL_OFFLOAD_NONE },
+                 { "files", ACCEL_SHARDING_OPTIMIZER, false, ACCEL_OFFLOAD_NVME } };
 
 static struct accel_error err;
 
@@ -47,7 +49,9 @@ make (struct trained *trained, struct accel *acc, int64_t parameters, int way)
     static const char *const names[TENSORS] = { "a", "b", "c", "d", "e", "f", "g", "h" };
     struct accel_parameter all[TENSORS];
     const struct accel_sharding_options sharding = { .strategy = ways[way].strategy,
-                                                     .share_parameters = ways[way].shares };
+                                                     .share_parameters = ways[way].shares,
+                                                     .offload_optimizer_device = ways[way].offload,
+                                                     .offload_optimizer_nvme_path = "." };
     *trained = (struct trained){ .shape = { parameters / TENSORS / 256, 256 } };
     for (int i = 0; i < TENSORS; i++) {
         trained->data[i] = trained->grad[i]
@@ -70,8 +74,9 @@ backward (void *user, float scale, struct accel_error *error)
     for (size_t i = TENSORS; i-- > 0 && !status;) {
         const float *data = trained->data[i].data;
         float *grad = trained->grad[i].data;
+        size_t count = accel_tensor_count (&trained->grad[i]);
         status = accel_layer_begin (trained->model, &i, 1, error);
-        for (size_t j = 0; !status && j < accel_tensor_count (&trained->grad[i]); j++)
+        for (size_t j = 0; !status && j < count; j++)
             grad[j] = scale * (data[j] + (float) (j & 15) / 16 - 0.5F);
         if (!status)
             status = accel_grad_ready (trained->model, i, error);
@@ -193,7 +198,7 @@ main (int argc, char **argv)
         way++;
     if (argc != 4 || (way == WAYS && !strcmp (argv[1], "memory"))) {
         fprintf (stderr, "usage: bench_shard steps PARAMETERS STEPS | memory PARAMETERS none|optimizer|gradients|"
-                         "parameters|shared|shared-gradients\n");
+                         "parameters|shared|shared-gradients|files\n");
         return 2;
     }
     long long parameters = strtoll (argv[2], NULL, 10);

@@ -5,7 +5,7 @@
 #   hosts.sh start ACCELERATE [ROUNDS] [HOSTS...]
 #   hosts.sh reduce BENCH_COLLECTIVES MPI_ALLREDUCE [veth|memory] [ROUNDS] [ENGINE...]
 #   hosts.sh small BENCH_COLLECTIVES MPI_ALLREDUCE [veth|memory] [ROUNDS] [ITERATIONS]
-#   hosts.sh restart ACCELERATE BENCH_MEMORY [MIB] [ROUNDS]
+#   hosts.sh restart ACCELERATE BENCH_MEMORY [MIB] [ROUNDS] [STEPS]
 #   hosts.sh overlap BENCH_OVERLAP [veth|memory] [device|free|shared] [ROUNDS]
 #
 # start: from the command to the first line of rank 0, one rank on each host, started from a host without ranks.
@@ -17,7 +17,7 @@
 # MPI's shared memory is the network.
 # small: the same for broadcasts, all-gathers and barriers, beside MPI_Bcast, MPI_Allgather and MPI_Barrier.
 # restart: from SIGKILL of a rank to the end of the next step, from checkpoints in memory, 2 hosts of one rank; parameters of
-# MIB (0.1).  A line of each round.
+# MIB (0.1), killed after STEPS (200).  A line of each round.
 # overlap: how much of an all-reduce's time a computation hides on such hosts, with engine mpi.
 # All competitors run in turns, ROUNDS times each; the figures are medians.  Needs root.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -169,7 +169,7 @@ bench_restart () {
     for round in $(seq "${4:-5}"); do
         hosts exec host1 timeout -k 5 120 "$accelerate" launch --quiet --cpu --starter mpirun --hosts host1,host2 \
             --num_cpu_threads_per_process 1 --max_restarts 1 --memory_checkpoint_every 10 "$bench" "$work/killed" \
-            "${3:-0.1}" 200 2>>"$work/errors" | grep SIGKILL || { cat "$work/errors"; exit 1; }
+            "${3:-0.1}" "${5:-200}" 2>>"$work/errors" | grep SIGKILL || { cat "$work/errors"; exit 1; }
     done
 }
 bench_overlap () {

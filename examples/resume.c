@@ -3,7 +3,7 @@
  *
  *   accelerate launch --num_processes 2 examples/resume [--project_dir DIR] [--log FILE] [--samples N] [--batch_size N]
  *                                                       [--total_batch_size N] [--epochs N] [--every N] [--seed N]
- *                                                       [--step_ms N]
+ *                                                       [--step_ms N] [--evaluate N]
  *
  * To build it by hand: cc resume.c -o resume $(pkg-config --cflags --libs libaccel)
  *
@@ -14,6 +14,8 @@
  * the state is saved: the library saves the model, and where the loader and the random numbers are; this program adds
  * how long the log is.  If the program is started again, it cuts the log back to that length, and the log becomes the
  * same as that of a run that was never killed.
+ *
+ * With --evaluate N, all samples are evaluated after every N steps, which the state and the log do not show.
  *
  * SIGUSR1, to the launcher or to any process, asks for a checkpoint; SIGTERM and time limits ask for a last one.  All
  * processes then save, and end, after the same step. */
@@ -141,7 +143,7 @@ begin (struct accel *acc, struct progress *progress, const char *project_dir)
 /* ---- what the program was asked ---- */
 
 struct options {
-    long samples, batch_size, total_batch_size, epochs, every, seed, step_ms;
+    long samples, batch_size, total_batch_size, epochs, every, seed, step_ms, evaluate;
     const char *project_dir, *log;
 };
 
@@ -173,13 +175,14 @@ parse_options (int argc, char **argv)
         { "--every", &options.every, 1, 1000000 },
         { "--seed", &options.seed, 0, LONG_MAX },
         { "--step_ms", &options.step_ms, 0, 60000 },
+        { "--evaluate", &options.evaluate, 0, 1000000 },
     };
     for (int i = 1; i < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
         bool known = false;
         if (!strcmp (name, "--help")) {
             puts ("usage: resume [--project_dir DIR] [--log FILE] [--samples N] [--batch_size N] "
-                  "[--total_batch_size N] [--epochs N] [--every N] [--seed N] [--step_ms N]");
+                  "[--total_batch_size N] [--epochs N] [--every N] [--seed N] [--step_ms N] [--evaluate N]");
             exit (EXIT_SUCCESS);
         }
         if (!value)
@@ -287,6 +290,24 @@ train_pass (struct accel *acc, struct training *training)
     accel_check (accel_optimizer_zero_grad (training->optimizer, &err), &err);
 }
 
+/* The mean loss of all samples, a part of them on each process; each batch takes as long as a step. */
+static void
+evaluate (struct accel *acc, const struct training *training, const struct options *options, long steps)
+{
+    struct accel_error err;
+    double loss = 0, x[WEIGHTS];
+    int rank = accel_process_index (acc), processes = accel_num_processes (acc);
+    accel_print (acc, "evaluating after step %ld\n", steps);
+    for (int64_t sample = rank; sample < options->samples; sample += processes) {
+        double error = error_of (training, sample, x);
+        loss += error * error / 2;
+        if (sample / processes % options->batch_size == 0)
+            pause_ms (options->step_ms);
+    }
+    accel_check (accel_comm_all_reduce (accel_world (acc), &loss, &loss, 1, ACCEL_FLOAT64, ACCEL_SUM, &err), &err);
+    accel_print (acc, "mean loss %.6f\n", loss / (double) options->samples);
+}
+
 static void
 make_training (struct accel *acc, struct training *training, const struct accel_dataset *numbers,
                const struct options *options)
@@ -347,6 +368,8 @@ main (int argc, char **argv)
             if (!accel_sync_gradients (acc)) /* in a step: the state can be continued by any number between two */
                 continue;
             bool saves = ++steps % options.every == 0, is_asked;
+            if (options.evaluate && steps % options.evaluate == 0)
+                evaluate (acc, &training, &options, steps);
             accel_check (accel_should_save (acc, &is_asked, &err), &err);
             if (saves || is_asked)
                 accel_check (accel_save_state (acc, NULL, &err), &err);

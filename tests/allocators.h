@@ -23,9 +23,10 @@ fails_now (void)
     X (char *, NULL, strdup, (const char *text), (text))                                            \
     X (char *, NULL, strndup, (const char *text, size_t size), (text, size))                        \
     X (int, 12, posix_memalign, (void **made, size_t alignment, size_t size), (made, alignment, size))
+/* Visible, or sanitizers' libraries make the linker refuse programs with shared libraries of ours. */
 #define X(type, failure, name, parameters, arguments) \
     type __real_##name parameters;                    \
-    type __wrap_##name parameters;                    \
+    __attribute__ ((visibility ("default"))) type __wrap_##name parameters; \
     type __wrap_##name parameters                     \
     {                                                 \
         return fails_now () ? failure : __real_##name arguments; \

@@ -8,7 +8,7 @@
 #   test_exit STATUS COMMAND...     wait_for COMMAND...     timeout $patience COMMAND...
 #   await FILE...                   gone PID...
 #   port=$(free_port)               by_hand N PORT COMMAND...
-#   nothing_left                   is_long
+#   nothing_left                   is_long                      draw COUNT [FIRST]
 #   test_done
 #
 # tests/README.md has the rules.
@@ -148,10 +148,20 @@ is_sanitized () {
     grep -q '^SAN_CFLAGS = .*sanitize' "$builddir/Makefile"
 }
 
-# What CI runs besides: more compilers, and what takes long and seldom fails.
+# draw COUNT [FIRST]: one of so many numbers, from FIRST (0) on, in $drawn; $seed is the one before
+draw () {
+    seed=$(((seed * 1103515245 + 12345) % 2147483648))
+    drawn=$((seed / 65536 % $1 + ${2-0}))
+}
+
+# More compilers, and what takes long and seldom fails: `yes`, or in CI, `turn`, every second day.
 is_long () {
     [ "${TEST_LONG-no}" = yes ]
 }
+if [ "${TEST_LONG-no}" = turn ]; then
+    . "$srcdir/tests/turn.sh"
+    if is_turn "$0"; then TEST_LONG=yes; else TEST_LONG=no; fi
+fi
 
 # Under ThreadSanitizer the signal for files that are too large ends a process although it is blocked.
 file_limit_test () {

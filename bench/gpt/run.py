@@ -225,8 +225,8 @@ def show (shape, results, speeds):
         own = max ((speed for name, (speed, _) in results.items () if name.startswith ("examples/gpt")
                    and ("bfloat16" in name) == (precision == "bf16")), default=0)
         if precision == "bf16" and what.startswith ("float32"):
-            print ("No bfloat16 products here (oneDNN, instructions): examples/gpt keeps such weights, and multiplies in "
-                   "float32.\n")
+            print ("Products of bfloat16 are slower than float32 here, or missing: examples/gpt keeps such weights, and "
+                   "multiplies in float32.\n")
         print (f"Of one step, {what}, alone: {reached:.0f} GFLOP/s; examples/gpt reaches "
                f"{own * operations / 1e7 / reached:.0f} % of it.\n")
 

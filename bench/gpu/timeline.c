@@ -2,7 +2,8 @@
 /* How long a training step takes on GPUs, and how much of its all-reduces is hidden behind the backward pass, against
  * the order of torch's DDP (timeline.h), computed from the times of layers and all-reduces that are measured in the
  * same run.  Layers take as long as the all-reduce of a bucket of one, so an order that is not DDP's shows most; in
- * some rows, half and twice as long.
+ * some rows, half and twice as long.  Sums over another communicator are compared with libaccel's order, in which they
+ * come behind the bucket before them.
  *
  * overlap = 1 - (step - the same step without averages) / (all-reduces alone): medians, of the slowest rank.  Its most
  * is the DDP order's, in which the last bucket has no layer to hide behind.
@@ -190,7 +191,7 @@ measure_reduces (struct timeline *line, struct result *result)
         all[round] = line->way->hook ? time_averages (line) : 0;
     }
     times->reduce_ns = (int64_t) median (one, rounds);
-    times->used_ns = (int64_t) median (tiny, rounds);
+    times->used_ns = line->way->sums ? times->reduce_ns : (int64_t) median (tiny, rounds);
     times->more_ns = line->together > 1 ? (int64_t) (median (more, rounds) / (double) (line->together - 1)) : 0;
     result->reduces = (double) times->reduce_ns * (double) buckets
                       + (double) times->more_ns * (double) (line->layers - buckets);
@@ -235,7 +236,7 @@ print_head (const struct timeline_times *times)
             (double) times->layer_ns / 1e6);
     if (reduces)
         printf (", all-reduces of %zu bytes in %.3f ms", elements * sizeof (float), (double) times->reduce_ns / 1e6);
-    printf ("%s; all times in ms\n| %-49s |", standin_spend ? ", on the stand-in's clocks" : "", "Step");
+    printf ("%s; all times in ms\n| %-58s |", standin_spend ? ", on the stand-in's clocks" : "", "Step");
     for (int i = 0; i < SHAPES; i++)
         printf (" %2zu layers, %zu in a bucket | DDP's order |  queued | overlap, DDP's |", shapes[i].layers,
                 shapes[i].together);
@@ -256,7 +257,7 @@ static void
 print_row (const char *name, const struct result *result, double expected)
 {
     if (name)
-        printf ("| %-49s |", name);
+        printf ("| %-58s |", name);
     printf (" %23.3f | %11.3f | %7.3f |", result->step / 1e6, expected / 1e6, result->queued / 1e6);
     if (accel_num_processes (acc) > 1)
         printf (" %5.1f, %5.1f %% |", overlap (result, result->step), overlap (result, expected));
@@ -279,6 +280,14 @@ static const struct other {
 };
 enum { OTHERS = sizeof others / sizeof *others };
 
+/* Whether NCCL may keep the order of launches itself, and run two collectives at a time. */
+static bool
+keeps_order (void)
+{
+    const char *order = getenv ("NCCL_LAUNCH_ORDER_IMPLICIT");
+    return order && !strcmp (order, "1");
+}
+
 /* Whether a row has something to say on this machine. */
 static bool
 is_wanted (const struct timeline_way *way, const struct other *other, bool scales)
@@ -287,9 +296,10 @@ is_wanted (const struct timeline_way *way, const struct other *other, bool scale
         return false; /* there, copies take no time */
     if (scales)
         return !other && (way == timeline_ways || way->clips);
-    if (way->sums)
+    if (way->sums && keeps_order ())
         return false; /* whether NCCL has room for two collectives at a time decides, which no formula here knows */
-    return accel_num_processes (acc) > 1 || !(way->is_late || way->overlap || (other && !other->copies));
+    return accel_num_processes (acc) > 1
+           || !(way->is_late || way->overlap || way->sums || (other && !other->copies));
 }
 
 static void

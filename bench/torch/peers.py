@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.distributed on CPUs: accel beside gloo, in turns in the same processes.
 
-    accelerate launch --cpu --num_processes 2 peers.py [--fastest] [--large] [ROUNDS [PARAMETERS]]
+    accelerate launch --cpu --num_processes 2 peers.py [--fastest] [--large | --overlap] [ROUNDS [PARAMETERS...]]
 
 Times are those of the slowest rank; printed are medians of all rounds.  "shared" is accel with tensors, and buckets of
 DistributedDataParallel, in memory that all ranks have mapped; "accel" has all in torch's own.
 
-PARAMETERS: only steps, of a model of about so many
+PARAMETERS: only steps, of models of about so many
 --fastest: not medians, but the lowest, for machines on which other programs run
 --large: only all-reduces of 25 and 64 MiB, one in a turn
+--overlap: only steps, as DistributedDataParallel makes them, and with the same buckets reduced after the backward pass
 """
 
 from __future__ import annotations
@@ -79,13 +80,33 @@ def reduce(lengths: Sequence[int], most: int) -> None:
         )
 
 
-def make_step(name: str, width: int, depth: int) -> tuple[Callable[[], None], int]:
+def reduce_late(group: dist.ProcessGroup) -> Callable[[object, dist.GradBucket], torch.futures.Future[torch.Tensor]]:
+    """@return a hook that averages all buckets when the last one is complete"""
+    waiting: list[tuple[torch.Tensor, torch.futures.Future[torch.Tensor]]] = []
+
+    def hook(_state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        waiting.append((bucket.buffer(), future))
+        if bucket.is_last():
+            for buffer, done in waiting:
+                dist.all_reduce(buffer.div_(size), group=group)
+                done.set_result(buffer)
+            waiting.clear()
+        return future
+
+    hook.__annotations__.clear()  # these are texts, and torch expects types
+    return hook
+
+
+def make_step(name: str, width: int, depth: int, is_late: bool = False) -> tuple[Callable[[], None], int]:
     """A step of training, and the number of parameters."""
     torch.manual_seed(0)
     model = nn.Sequential(*(layer for _ in range(depth) for layer in (nn.Linear(width, width), nn.ReLU())))
     _memory.is_on = name == "shared"
     group = {**groups, "shared": groups["accel"]}.get(name)
     ready = DistributedDataParallel(model, process_group=group) if group else model
+    if is_late and group:
+        ready.register_comm_hook(None, reduce_late(group))
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     batch = torch.randn(16, width)
 
@@ -111,6 +132,24 @@ def steps(shapes: Sequence[tuple[int, int]]) -> None:
         times = measure(calls, 30 if count < 1e6 else 10 if count < 3e7 else 3)
         columns = " ".join(f"{times[name]:11.1f}" for name in ("accel", "shared", "gloo", "alone"))
         say(f"{count:10} {columns} {times['gloo'] / times['accel']:11.2f} {times['gloo'] / times['shared']:12.2f}")
+    _memory.is_on = True
+
+
+def overlaps(shapes: Sequence[tuple[int, int]]) -> None:
+    say(f"\nsteps of DDP, {size} ranks, as above; late: the same buckets, but reduced after the backward pass")
+    say("parameters    accel us  late  shared us  late    gloo us  late    alone us")
+    for width, depth in shapes:
+        calls, names = {}, ("accel", "shared", "gloo")
+        for name in names:
+            calls[name], _ = make_step(name, width, depth)
+            calls[f"{name} late"], _ = make_step(name, width, depth, is_late=True)
+        calls["alone"], count = make_step("alone", width, depth)
+        for _ in range(3):
+            for call in calls.values():
+                call()
+        times = measure(calls, 30 if count < 1e6 else 10 if count < 3e7 else 3)
+        columns = " ".join(f"{times[name]:10.1f} {times[f'{name} late'] / times[name]:5.2f}" for name in names)
+        say(f"{count:10}  {columns}  {times['alone']:10.1f}")
     _memory.is_on = True
 
 
@@ -144,10 +183,12 @@ def calls() -> None:
 
 if "--large" in sys.argv:
     reduce(LARGE, 1)
-elif words[1:]:
-    steps([(round((float(words[1]) / 3) ** 0.5), 3)])
+elif words[1:] or "--overlap" in sys.argv:
+    shapes = [(round((float(word) / 3) ** 0.5), 3) for word in words[1:] or ("1e6", "1e7")]
+    (overlaps if "--overlap" in sys.argv else steps)(shapes)
 else:
     reduce((*(2**power for power in range(2, 25, 2)), *LARGE), 200)
     steps([(180, 3), (577, 3), (1825, 3)])
+    overlaps([(577, 3), (1825, 3)])
     calls()
 dist.destroy_process_group()

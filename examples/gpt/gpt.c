@@ -103,7 +103,8 @@ gpt_create (struct gpt *gpt, const struct gpt_config *config, const struct accel
  * it, the bias.  Each element is computed by one thread: with the same number of them, runs can be repeated bit by bit.
  * (With another number, BLAS has other blocks, and rounds differently.) */
 
-enum { QUERIES = 64, LOGIT_ROWS = 256 /* rows of scores and logits that are in memory at a time */, COLUMNS = 64 };
+enum { QUERIES = 64, LOGIT_ROWS = 256 /* rows of scores and logits that are in memory at a time */, COLUMNS = 64,
+       LINE = 16 /* numbers in a line of the caches */ };
 
 /* Of a pass: sequences, their tokens, and the heads of attention that this process has, with their columns. */
 struct shape {
@@ -119,12 +120,12 @@ struct shape {
 #endif
 
 /* exp (x) to 2 units in the last place, in a form that compilers vectorize (without a loop); below -87 as at -87, above
- * 88 as at 88; NaN stays NaN. */
+ * 80 as at 80: the inverse of more becomes a subnormal number, which is slow; NaN stays NaN. */
 static inline float
 fast_exp (float x)
 {
     union { float number; uint32_t bits; } power; /* unsigned, because the bits of NaN overflow */
-    x = x < -87 ? -87 : x > 88 ? 88 : x;
+    x = x < -87 ? -87 : x > 80 ? 80 : x;
     power.number = x * 1.44269504f + 12582912.0f; /* rounds, and leaves the integer in the low bits */
     float whole = power.number - 12582912.0f, rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
     float value = ((1.9875691500e-4f * rest + 1.3981999507e-3f) * rest + 8.3334519073e-3f) * rest + 4.1665795894e-2f;
@@ -140,15 +141,6 @@ sum (struct accel_comm *comm, float *x, long count)
 #pragma omp single
     if (comm)
         TRY (accel_comm_all_reduce (comm, x, x, (size_t) count, ACCEL_FLOAT32, ACCEL_SUM, &error));
-}
-
-/* to = x + y */
-static VECTORIZED void
-add (float *to, const float *x, const float *y, long count)
-{
-#pragma omp for
-    for (long i = 0; i < count; i++)
-        to[i] = x[i] + y[i];
 }
 
 /* sums [width] += the rows of x */
@@ -168,22 +160,30 @@ weights_of (const struct accel_parameter *w)
     return weights (w->data->data, w->data->shape[0], w->data->shape[1]);
 }
 
-/* y [rows, out] = x [rows, in] weight [in, out] + bias; unless @p has_bias, another process adds that */
-static void
-linear (float *y, const float *x, const struct accel_parameter *w, long rows, bool has_bias)
+/* y [rows, out] = x [rows, in] weight [in, out] + bias + base (if any); unless @p is_first, others add these two */
+static VECTORIZED void
+linear (float *y, const float *base, const float *x, const struct accel_parameter *w, long rows, bool is_first)
 {
     struct matrix weight = weights_of (w);
+    long width = weight.columns;
 #pragma omp for
-    for (long i = 0; i < (has_bias ? rows : 0); i++)
-        memcpy (y + i * weight.columns, w[1].data->data, (size_t) weight.columns * sizeof *y);
-    matmul (y, matrix (x, rows, weight.rows, weight.rows), weight, has_bias);
+    for (long at = 0; at < (is_first ? rows * width : 0); at += width) {
+        memcpy (y + at, w[1].data->data, (size_t) width * sizeof *y);
+        for (long i = at; i < (base ? at + width : 0); i++)
+            y[i] += base[i];
+    }
+    matmul (y, matrix (x, rows, weight.rows, weight.rows), weight, is_first);
 }
 
-static void
-linear_backward (float *dx, const float *dy, const float *x, const struct accel_parameter *w, long rows)
+/* dx: times @p by, element by element, if that is not NULL */
+static VECTORIZED void
+linear_backward (float *dx, const float *by, const float *dy, float *x, const struct accel_parameter *w, long rows)
 {
     struct matrix weight = weights_of (w), grad = factor (dy, rows, weight.columns);
     matmul (dx, grad, transposed (weight), 0);
+#pragma omp for nowait
+    for (long i = 0; i < (by ? rows * weight.rows : 0); i++)
+        dx[i] *= by[i];
     matmul (w[0].grad->data, transposed (matrix (x, rows, weight.rows, weight.rows)), grad, 1);
     add_rows (w[1].grad->data, dy, rows, weight.columns);
 }
@@ -240,8 +240,7 @@ layer_norm_backward (float *dx, float *dw, const float *dy, const float *x, cons
     add_rows (w[1].grad->data, dy, rows, width);
 }
 
-/* GELU: x / 2 (1 + tanh u) with u = sqrt (2 / pi) (x + 0.044715 x^3), which is x / (1 + exp (-2 u)).  On the way back,
- * dy becomes the gradient of x. */
+/* GELU: x / 2 (1 + tanh u) with u = sqrt (2 / pi) (x + 0.044715 x^3), which is x / (1 + exp (-2 u)). */
 static const float ROOT = 0.7978845608f, CUBIC = 0.044715f;
 
 static VECTORIZED void
@@ -252,14 +251,15 @@ gelu (float *y, const float *x, long count)
         y[i] = x[i] / (1 + fast_exp (-2 * ROOT * (x[i] + CUBIC * x[i] * x[i] * x[i])));
 }
 
+/* The same for the way back, and x becomes the derivative. */
 static VECTORIZED void
-gelu_backward (float *dy, const float *x, long count)
+gelu_again (float *restrict y, float *restrict x, long count)
 {
 #pragma omp for
     for (long i = 0; i < count; i++) {
-        float square = x[i] * x[i];
-        float share = 1 / (1 + fast_exp (-2 * ROOT * (x[i] + CUBIC * x[i] * square)));
-        dy[i] *= share + x[i] * share * (1 - share) * 2 * ROOT * (1 + 3 * CUBIC * square);
+        float square = x[i] * x[i], share = 1 / (1 + fast_exp (-2 * ROOT * (x[i] + CUBIC * x[i] * square)));
+        y[i] = x[i] * share;
+        x[i] = share + y[i] * (1 - share) * 2 * ROOT * (1 + 3 * CUBIC * square);
     }
 }
 
@@ -394,7 +394,9 @@ embed (const struct gpt *gpt, float *x, float *work, const int32_t *tokens, cons
         copy_row (work + i * width, gpt->tensors[WPE].data, shape->first + i % length);
     }
     sum (gpt->vocabulary, x, shape->rows * width);
-    add (x, x, work, shape->rows * width);
+#pragma omp for
+    for (long i = 0; i < shape->rows * width; i++)
+        x[i] += work[i];
 }
 
 static VECTORIZED void
@@ -460,8 +462,9 @@ reserve (struct gpt *gpt, long rows, bool recompute)
     gpt->logit_rows = MIN (rows, recompute && work / vocab < LOGIT_ROWS ? work / vocab + 1 : LOGIT_ROWS);
     work = work > gpt->logit_rows * vocab ? work : gpt->logit_rows * vocab;
     free (gpt->memory);
-    float *at = zeroed ((size_t) ((layers + 4) * narrow + rows + (recompute ? 0 : layers * kept) + work), sizeof *at);
-    gpt->memory = gpt->losses = at;
+    size_t count = (size_t) ((layers + 4) * narrow + rows + (recompute ? 0 : layers * kept) + work + LINE);
+    float *at = gpt->memory = zeroed (count, sizeof *at);
+    gpt->losses = at += LINE - (uintptr_t) at / sizeof *at % LINE; /* so that few vectors cross lines of the caches */
     gpt->narrow = at + rows;
     gpt->narrow_grad = gpt->narrow + narrow;
     gpt->grad = gpt->narrow_grad + narrow;
@@ -483,19 +486,17 @@ forward_block (struct gpt *gpt, const struct gpt_block *b, const struct shape *s
     const struct accel_parameter *w = b->tensors;
     long rows = shape->rows, count = rows * gpt->config.n_embd;
     layer_norm (gpt->narrow, b->input, w + LN_1, rows);
-    linear (b->qkv + shape->first * 3 * shape->width, gpt->narrow, w + ATTN, rows, true);
+    linear (b->qkv + shape->first * 3 * shape->width, NULL, gpt->narrow, w + ATTN, rows, true);
     attention (b->attended, b->norms, b->qkv, shape);
-    linear (gpt->narrow, b->attended, w + ATTN_PROJ, rows, !gpt->part);
-    sum (gpt->tp, gpt->narrow, count);
-    add (b->middle, b->input, gpt->narrow, count);
+    linear (b->middle, b->input, b->attended, w + ATTN_PROJ, rows, !gpt->part);
+    sum (gpt->tp, b->middle, count);
     layer_norm (gpt->narrow, b->middle, w + LN_2, rows);
-    linear (b->hidden, gpt->narrow, w + FC, rows, true);
+    linear (b->hidden, NULL, gpt->narrow, w + FC, rows, true);
     if (again)
         return;
     gelu (gpt->wide, b->hidden, 4 * count / gpt->parts);
-    linear (gpt->narrow, gpt->wide, w + MLP_PROJ, rows, !gpt->part);
-    sum (gpt->tp, gpt->narrow, count);
-    add (b[1].input, b->middle, gpt->narrow, count);
+    linear (b[1].input, b->middle, gpt->wide, w + MLP_PROJ, rows, !gpt->part);
+    sum (gpt->tp, b[1].input, count);
 }
 
 /* gpt->grad: of the block's output, then of its input.  What is cheap to compute was not kept. */
@@ -506,17 +507,16 @@ backward_block (struct gpt *gpt, const struct gpt_block *b, const struct shape *
     long rows = shape->rows, count = rows * gpt->config.n_embd;
     if (gpt->recompute)
         forward_block (gpt, b, shape, true);
-    gelu (gpt->wide, b->hidden, 4 * count / gpt->parts);
-    linear_backward (gpt->wide_grad, gpt->grad, gpt->wide, w + MLP_PROJ, rows);
-    gelu_backward (gpt->wide_grad, b->hidden, 4 * count / gpt->parts);
+    gelu_again (gpt->wide, b->hidden, 4 * count / gpt->parts);
+    linear_backward (gpt->wide_grad, b->hidden, gpt->grad, gpt->wide, w + MLP_PROJ, rows);
     layer_norm (gpt->narrow, b->middle, w + LN_2, rows);
-    linear_backward (gpt->narrow_grad, gpt->wide_grad, gpt->narrow, w + FC, rows);
+    linear_backward (gpt->narrow_grad, NULL, gpt->wide_grad, gpt->narrow, w + FC, rows);
     sum (gpt->tp, gpt->narrow_grad, count);
     layer_norm_backward (gpt->grad, gpt->wide, gpt->narrow_grad, b->middle, w + LN_2, rows);
-    linear_backward (gpt->narrow_grad, gpt->grad, b->attended, w + ATTN_PROJ, rows);
+    linear_backward (gpt->narrow_grad, NULL, gpt->grad, b->attended, w + ATTN_PROJ, rows);
     attention_backward (gpt->wide_grad, gpt->narrow_grad, b->qkv, b->norms, shape);
     layer_norm (gpt->narrow, b->input, w + LN_1, rows);
-    linear_backward (gpt->narrow_grad, gpt->wide_grad, gpt->narrow, w + ATTN, rows);
+    linear_backward (gpt->narrow_grad, NULL, gpt->wide_grad, gpt->narrow, w + ATTN, rows);
     sum (gpt->tp, gpt->narrow_grad, count);
     layer_norm_backward (gpt->grad, gpt->wide, gpt->narrow_grad, b->input, w + LN_1, rows);
 }

@@ -25,9 +25,9 @@ transposed (struct matrix m)
     return (struct matrix){ m.at, m.columns, m.rows, m.stride, !m.transposed, m.dtype };
 }
 
-/** Set the type of weights: float32 or bfloat16.  If oneDNN and the processor have bfloat16 products, all factors are
- * rounded to bfloat16, and sums are float32; else products are float32, by BLAS, or by oneDNN if there is no BLAS,
- * or one that does not know the processor.  @return the type of products, as a word, and who computes them */
+/** Set the type of weights: float32 or bfloat16.  If oneDNN multiplies bfloat16 faster than float32 on this processor,
+ * all factors are rounded to bfloat16, and sums are float32; else products are float32, by BLAS, or by oneDNN if there
+ * is no BLAS, or one that does not know the processor.  @return the type of products and who computes them, as words */
 const char *matmul_set_dtype (enum accel_dtype dtype);
 
 /** @return the weights at @p at, without gaps */

@@ -68,6 +68,17 @@ ACCEL_API ACCEL_NODISCARD enum accel_status accel_comm_set_stream (struct accel_
                                                                    struct accel_error *err);
 
 /**
+ * Change the longest wait for peers of calls on @p comm, from the next one on; a call that is waiting may get it, too.
+ * Groups that are made of it later have it; those that exist keep theirs.  Each process chooses for itself.
+ *
+ * @param timeout_ms  at first that of accel_open(); not 0
+ * @retval ACCEL_ERR_INVALID      it is 0, or @p comm is of a job that has been closed
+ * @retval ACCEL_ERR_UNSUPPORTED  an engine of @p comm, which is a module, cannot change it
+ */
+ACCEL_API ACCEL_NODISCARD enum accel_status accel_comm_set_timeout (struct accel_comm *comm, uint32_t timeout_ms,
+                                                                    struct accel_error *err);
+
+/**
  * Allocate memory that every process of the job on this host has mapped: collectives on it need no copy.  Not
  * collective; sizes and order may differ between processes.  Aligned to 64 bytes, zeroed.
  *

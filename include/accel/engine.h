@@ -248,6 +248,10 @@ struct accel_engine {
      *  free() may come before.  NULL, or an error: the host waits.
      *  @param stream  of the device, as in struct accel_engine_call */
     enum accel_status (*order) (void *transport, void *work, void *stream, struct accel_error *err);
+
+    /** The longest wait for peers is @p timeout_ms from now on, in place of that of the job; groups that are joined
+     *  later have it, too.  May be called while another thread is in another function.  NULL: it cannot be changed. */
+    void (*set_timeout) (void *transport, uint32_t timeout_ms);
 };
 
 ACCEL_END_DECLS

@@ -23,7 +23,7 @@ enum accel_sharding {
 enum accel_offload {
     ACCEL_OFFLOAD_DEFAULT, /**< what the launcher was asked for; else ACCEL_OFFLOAD_NONE */
     ACCEL_OFFLOAD_NONE,    /**< where the model is */
-    ACCEL_OFFLOAD_CPU,     /**< in host memory, where the model is already: nothing is done */
+    ACCEL_OFFLOAD_CPU,     /**< in host memory: of a model that is there already, nothing is done */
     ACCEL_OFFLOAD_NVME,    /**< in a file on a disk, of any kind */
 };
 
@@ -33,8 +33,8 @@ struct accel_sharding_options {
     uint64_t min_num_params;      /**< smaller parameters (elements) are not divided; 0: 1024 for each process */
     bool share_parameters;        /**< one copy of the parameters for all processes of a host, if all of them, or of a
                                        group, are on one: see below */
-    uint64_t group_size; /**< hybrid strategies: processes of a group, which have consecutive ranks; 0: those of a host,
-                              of which all must have as many */
+    uint64_t group_size; /**< hybrid strategies: processes of a group, which have consecutive ranks, or rows of the grid
+                              of tensor parallelism; 0: those of a host, of which all must have as many */
     uint64_t prefetch_layers; /**< stage 3: so many layers are gathered ahead; 0: 1, if there is a CPU for it (`overlap`
                                    of accel_ddp_options); ACCEL_NONE: none */
     uint64_t max_live_params; /**< stage 3: layers are not gathered ahead if this process would have more elements of
@@ -48,7 +48,8 @@ struct accel_sharding_options {
 };
 
 /**
- * Divide what optimizers keep of @p model among the processes.  Each parameter is cut into one chunk for each process;
+ * Divide what optimizers keep of @p model among the processes, or, with tensor parallelism (parallel.h), among those
+ * that have the same parts of tensors.  Each parameter is cut into one chunk for each process;
  * small parameters, and what is left over, all processes keep.  accel_optimizer_step() then is collective: each process
  * updates its chunks and gets the others'.  Losses and parameters have the same bits as without sharding.
  *
@@ -58,7 +59,7 @@ struct accel_sharding_options {
  * sums may be rounded differently.
  *
  * Call it before accel_prepare(), and best before accel_optimizer_create(), which then takes no memory for the chunks
- * of others.  Without it, the model has ACCEL_SHARDING_DEFAULT.
+ * of others.  Without it, the model has ACCEL_SHARDING_DEFAULT; on a GPU, at most stage 1 of that.
  *
  * With `share_parameters`, accel_prepare() moves the trained parameters to memory that all processes have in common,
  * and no process has another copy: `data` of their tensors changes, and a process must not write to them outside of
@@ -73,15 +74,23 @@ struct accel_sharding_options {
  * memory that a step needs does not grow with the model.  Files have no names: they go with the process.  A disk that
  * fails while it is written is an error of accel_optimizer_step(); while it is read, SIGBUS.
  *
+ * With `offload_optimizer_device`, states and masters of a model that accel_prepare() puts on a GPU stay in host
+ * memory, or in files, as those of a model on the host do, and the host takes its steps: gradients come there and
+ * parameters go back piece by piece, while it computes.  With `offload_param_device`, so does this process's part of
+ * divided parameters, which goes to the GPU where a layer is gathered.
+ *
  * Of the tensors of accel_optimizer_state_tensor() only this process's chunks have values, and accel_model_master() is
  * NULL for parameters whose master is divided.  accel_save_state() collects the states on rank 0 while it runs, unless
  * each process writes its share (`state_dict_type` of accel_project_configuration), and accel_save_model() the masters
  * if it is to save them.  Checkpoints are loaded by any number of processes, with sharding or without.
  *
- * A model that accel_prepare() puts on a GPU can have ACCEL_SHARDING_OPTIMIZER, without offloading.  There is room for
- * this process's chunks only then: accel_optimizer_state_tensor() is NULL for what is cut.  A sharded model shares no
- * tensor with another model, has no 8-bit parameters, and cannot be used with the program's own optimizers, local SGD,
- * accel_join_uneven_inputs() and CUDA graphs of steps.  Nor can one that the program has put on a GPU.
+ * A model that accel_prepare() puts on a GPU can have any strategy.  There is room for this process's chunks only then:
+ * accel_optimizer_state_tensor() is NULL for what is cut, unless it is offloaded, and so is `data` of tensors: of
+ * divided parameters outside of layers, of divided gradients outside of backward passes.  Addresses change with each
+ * accel_layer_begin(); a program that calls this function, also with ACCEL_SHARDING_DEFAULT, follows them.  A sharded
+ * model shares no tensor with another model, has no 8-bit parameters, and cannot be used with the program's own
+ * optimizers, local SGD, accel_join_uneven_inputs() and CUDA graphs of steps.  Nor can one that the program has put on
+ * a GPU.
  *
  * accel_prepare() then also returns ACCEL_ERR_SYSTEM on all processes if one of them cannot have its file: a folder
  * that is missing, or a disk that is full.
@@ -99,9 +108,12 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
  * With ACCEL_SHARDING_FULL_SHARD and ACCEL_SHARDING_HYBRID_SHARD: the program is going to read some parameters, as a
  * layer does in a forward or backward pass.  They are gathered, and are whole until the call of accel_layer_end() for
  * the same parameters; one can be in several layers.  From the first call on, parameters that are in no layer that has
- * begun have values in this process's chunks only, and their other memory takes no room; before, they are whole.
- * Without these strategies, and with `share_parameters` on one host, both functions do nothing, so that a program can
- * always call them.
+ * begun have values in this process's chunks only, and their other memory takes no room; before, they are whole.  On a
+ * GPU, `data` of their tensors is NULL then, from accel_prepare() on, and may be another address in each layer.  In a
+ * backward pass, divided gradients of these parameters have addresses there until they are averaged.
+ * Without these strategies, and with `share_parameters` on one host, parameters are whole anyway, so that a program can
+ * always call them; only gradients of ACCEL_SHARDING_SHARD_GRAD_OP on a GPU depend on calls in backward passes: if one
+ * pass has such calls, all that follow have them.
  *
  * If layers come in the order of the step before, those that come next are gathered while the program computes.
  *

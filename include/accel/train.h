@@ -15,9 +15,9 @@ ACCEL_BEGIN_DECLS
  * the model lives: contiguous, the same shape, and all of a model on one device.  Trained parameters and gradients are
  * float32, float16 or bfloat16, parameters also float8_e4m3fn or float8_e5m2; those of fewer than 32 bits get float32
  * masters (precision.h).  If `data->data` is NULL, accel_model_create() allocates it, zeroed; if `grad->data` is NULL,
- * accel_prepare() allocates it in memory that all ranks have mapped, which makes averaging fast.  Both then belong to
- * the model.  Between accel_prepare() and accel_unwrap_model(), which may place the model on a GPU and take it back,
- * the program must not change `data->data`, `grad->data` or their devices.
+ * accel_prepare() allocates it, if it is not divided in memory that all ranks have mapped, which makes averaging fast.
+ * Both then belong to the model.  Between accel_prepare() and accel_unwrap_model(), which may place the model on a GPU
+ * and take it back, the program must not change `data->data`, `grad->data` or their devices.
  */
 struct accel_parameter {
     const char *name; /**< unique in its model; copied */
@@ -312,12 +312,15 @@ accel_prepare_at (const char *file, int line, struct accel *acc, struct accel_er
  * Undo accel_prepare() for @p model: gradients that it put into shared memory move, with their values, to memory that
  * the model owns; a model that it placed on a GPU goes back to host memory; and the model can be trained on its own or
  * prepared again.  Its optimizers keep working.  A model that is not prepared is left unchanged.  Not collective, but
- * all processes should call it; collective if accel_layer_begin() has divided the parameters, which become whole.
+ * all processes should call it; collective if parameters are divided, which become whole: with
+ * ACCEL_SHARDING_FULL_SHARD and ACCEL_SHARDING_HYBRID_SHARD on a GPU, and in host memory once accel_layer_begin() has
+ * been called.
  *
  * @retval ACCEL_ERR_INVALID  @p model belongs to another `acc`, or is in its backward pass
- * @retval ACCEL_ERR_NOMEM    nothing has changed
+ * @retval ACCEL_ERR_NOMEM    nothing has changed; but if parameters are divided, the job has failed, as others wait
  * @retval ACCEL_ERR_SYSTEM   the GPU has failed: the model is still there, and the program's memory may have some of
  *                            the values
+ * @retval ACCEL_ERR_UNSUPPORTED  divided gradients on a GPU that have not been averaged, and would be lost
  */
 ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_unwrap_model (struct accel *acc, struct accel_model *model, struct accel_error *err);

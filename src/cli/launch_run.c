@@ -366,9 +366,9 @@ make_memtier (struct launch *launch, struct fail *fail)
     return 0;
 }
 
-/* What --memory_checkpoint_every may take: how large a state is, only the ranks will know. */
+/* What --memory_checkpoint_every may take: how large a state is, the ranks show with the first one. */
 static void
-print_memory (const struct launch *launch)
+print_memory (struct launch *launch)
 {
     const struct memtier *memtier = launch->plan.memtier;
     bool has_copies = launch->host_job && launch->host_job->share.machines > 1;
@@ -380,13 +380,15 @@ print_memory (const struct launch *launch)
     cgroup_own_limits (&limits);
     memtier_limit (memtier, limits.memory_file);
     uint64_t left = memtier_free_bytes (memtier, &source) >> 20;
-    strbuf_printf (&text, "checkpoints in memory take up to %d x what each rank saves", has_copies
+    strbuf_printf (&text, "checkpoints in memory take up to %d times what each rank saves", has_copies
                    ? MEMTIER_BUFFERS : MEMTIER_BUFFERS_ALONE);
     if (has_copies)
-        strbuf_printf (&text, ", and %d x that on another host", MEMTIER_COPY_BUFFERS);
+        strbuf_printf (&text, ", models and optimizers on each host, and %d times the rest on another host",
+                       MEMTIER_COPY_BUFFERS);
     strbuf_printf (&text, "; %s has %llu MiB left for them", source, (unsigned long long) left);
     if (text.text)
         print_note ("", text.text, "");
+    launch->plan.says_memory = true;
 }
 
 /* --report_bindings */

@@ -72,7 +72,8 @@ emit_row (const struct option *row, const struct settings *settings, struct strl
     }
     for (char *at = text->text; at && *at; at++)
         *at = row->spelling == SPELL_UPPER ? upper (*at) : row->spelling == SPELL_LOWER ? lower (*at) : *at;
-    strlist_printf (env, "%s=%s", row->env, text->text ? text->text : "");
+    strlist_printf (env, "%s=%s%s", row->env, text->text ? text->text : "",
+                    row->spelling == SPELL_MILLISECONDS ? "000" : "");
 }
 
 int

@@ -249,6 +249,7 @@ struct settings {
     bool no_progress;
     int64_t grace; /* seconds between TERM and KILL */
     int64_t stall_timeout; /* seconds without progress until a warning; 0: none */
+    int64_t timeout; /* seconds that ranks wait for each other */
     int64_t time_limit; /* seconds; 0: none */
     char *checkpoint_file;
     char *spot_notices;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies from pinned memory of the host to a GPU, on a stream of their own; see struct memory_copy_streams.  Events
+/* Copies between pinned memory of the host and a GPU, on a stream of their own; see struct memory_copy_streams.  Events
  * order them with the stream of the program. */
 #include <config.h>
 
@@ -119,6 +119,14 @@ copy (struct memory_copy_stream *its, void *to, const void *from, size_t bytes)
 }
 
 static void
+fetch (struct memory_copy_stream *its, void *to, const void *from, size_t bytes)
+{
+    VISIT (its->device);
+    if (gpu && bytes)
+        NOTE (gpu, cudaMemcpyAsync, to, from, bytes, cudaMemcpyDeviceToHost, its->stream);
+}
+
+static void
 end (struct memory_copy_stream *its, unsigned slot)
 {
     VISIT (its->device);
@@ -149,6 +157,7 @@ const struct memory_copy_streams copy_streams_cuda = {
     .close = close_copy_stream,
     .begin = begin,
     .copy = copy,
+    .fetch = fetch,
     .end = end,
     .follow = follow,
     .wait = wait,

@@ -109,7 +109,7 @@ samples_put (struct strbuf *out, const struct watch_job *job, const struct watch
     wire_put_number (out, is_taken ? sample.count : 0);
     for (int i = 0; is_taken && i < sample.count; i++) {
         wire_put_number (out, sample.ranks[i].rank);
-        put_rank (out, jobseg_slot (&job->segment, i), &sample.ranks[i], watched_gpu_of (gpus, sample.ranks[i].pid));
+        put_rank (out, jobseg_slot (&job->segment, i), &sample.ranks[i], watched_gpu_of (gpus, &sample.ranks[i]));
     }
     wire_end (out, begin);
     sample_release (&sample);

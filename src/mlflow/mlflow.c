@@ -22,6 +22,7 @@
 enum {
     MOST_PARAM = 6000,                               /* bytes of a parameter's value: MLflow's MAX_PARAM_VAL_LENGTH */
     FIRST_PAUSE_MS = 1000, LAST_PAUSE_MS = 60000,    /* between tries */
+    SLOW_MS = 1000,                                  /* of a try */
 };
 
 struct mlflow {
@@ -32,6 +33,7 @@ struct mlflow {
     char *folder;        /* of files with what was not sent; NULL: it stays in memory */
     struct mlflow_unsent unsent;
     int64_t retry_ms, pause_ms; /* 0: the server answers */
+    bool is_slow;        /* the last try took long */
     bool has_sent_former;
 };
 
@@ -206,13 +208,23 @@ send_all (struct mlflow *its, struct fail *refused, struct fail *why)
     size_t sent = 0;
     enum mlflow_answer answer = MLFLOW_DONE;
     if (its->unsent.fd >= 0)
-        answer = mlflow_unsent_send (&its->unsent, &its->server, &its->run, refused, why);
+        answer = mlflow_unsent_send (&its->unsent, &its->server, &its->run, 0, refused, why);
     if (!answer)
         answer = mlflow_send (&its->server, &its->run, its->lines.text, its->lines.length, &sent, refused, why);
     strbuf_drop (&its->lines, sent);
     if (!answer && its->folder && !its->has_sent_former)
         its->has_sent_former = mlflow_unsent_send_former (its->folder, &its->server, refused, why) != MLFLOW_LATER;
     return answer;
+}
+
+/* @return 0, or -1 with @p why, and the lines stay in memory */
+static int
+move_to_file (struct mlflow *its, struct fail *why)
+{
+    if (its->lines.length && mlflow_unsent_add (&its->unsent, its->folder, &its->run, &its->lines, why))
+        return -1;
+    strbuf_drop (&its->lines, its->lines.length);
+    return 0;
 }
 
 /* To the file, for later. */
@@ -223,23 +235,34 @@ put_aside (struct mlflow *its, const struct fail *why, struct accel_error *err)
     bool first = !its->retry_ms;
     if (!its->folder)
         return its->helpers->fail (err, ACCEL_ERR_SYSTEM, "%.400s", why->text);
-    if (its->lines.length && mlflow_unsent_add (&its->unsent, its->folder, &its->run, &its->lines, &fail))
+    if (move_to_file (its, &fail))
         return its->helpers->fail (err, ACCEL_ERR_SYSTEM, "%.200s; %.250s", why->text, fail.text);
-    strbuf_drop (&its->lines, its->lines.length);
     if (first)
-        its->helpers->log (NULL, ACCEL_LOG_WARNING, "tracker mlflow: %s; what is logged is kept in %s, and sent later",
-                           why->text, its->unsent.path ? its->unsent.path : its->folder);
+        its->helpers->log (NULL, ACCEL_LOG_WARNING,
+                           "tracker mlflow: %s; what is logged is kept in %s, and sent later, by this run or by the "
+                           "next one in its folder", why->text, its->unsent.path ? its->unsent.path : its->folder);
     return ACCEL_OK;
 }
 
+static void
+warn_of_refusal (const struct mlflow *its, const struct fail *refused)
+{
+    if (*refused->text)
+        its->helpers->log (NULL, ACCEL_LOG_WARNING | ACCEL_LOG_ONCE, "tracker mlflow: some values are left out: %s",
+                           refused->text);
+}
+
+/* The process may end while the server is silent: what could be lost then goes to the file first. */
 static enum accel_status
 try (struct mlflow *its, struct accel_error *err)
 {
-    struct fail why = { .text = "the server is away" }, refused = { 0 };
+    struct fail why = { .text = "the server is away" }, refused = { 0 }, ignored;
+    int64_t begin_ms = clock_ms ();
+    if (its->folder && (!its->run.is_known || its->is_slow))
+        move_to_file (its, &ignored);
     enum mlflow_answer answer = send_all (its, &refused, &why);
-    if (*refused.text)
-        its->helpers->log (NULL, ACCEL_LOG_WARNING | ACCEL_LOG_ONCE, "tracker mlflow: some values are left out: %s",
-                           refused.text);
+    its->is_slow = clock_ms () - begin_ms > SLOW_MS;
+    warn_of_refusal (its, &refused);
     if (!answer) {
         its->retry_ms = 0;
         return ACCEL_OK;
@@ -262,22 +285,43 @@ flush (void *user, struct accel_error *err)
 
 /* ---- the end ---- */
 
+/* @param is_kept  all is in the file */
+static enum mlflow_answer
+send_end (struct mlflow *its, int64_t end_ms, bool is_kept, struct fail *why)
+{
+    size_t sent;
+    struct fail refused = { 0 };
+    enum mlflow_answer answer
+        = is_kept ? mlflow_unsent_send (&its->unsent, &its->server, &its->run, end_ms, &refused, why)
+                  : mlflow_send (&its->server, &its->run, its->lines.text, its->lines.length, &sent, &refused, why);
+    if (!answer && !is_kept && mlflow_end (&its->server, &its->run, "FINISHED", end_ms, why) == MLFLOW_LATER)
+        answer = MLFLOW_LATER;
+    warn_of_refusal (its, &refused);
+    if (!answer && its->folder && !its->has_sent_former)
+        mlflow_unsent_send_former (its->folder, &its->server, &refused, why);
+    return answer;
+}
+
+/* The end is in the file before the server is asked, or the next run would take this one for killed: the process may
+ * not wait as long as the server is silent. */
 static void
 end_run (struct mlflow *its)
 {
-    struct accel_error err;
     struct fail why;
     int64_t end_ms = now_ms ();
-    enum accel_status status = try (its, &err);
-    if (!status && !its->retry_ms && mlflow_end (&its->server, &its->run, "FINISHED", end_ms, &why) != MLFLOW_LATER)
-        return;
+    size_t mark = its->lines.length;
+    struct accel_error ignored;
     strbuf_printf (&its->lines, "e%" PRId64 "\n", end_ms);
-    if (its->folder && !mlflow_unsent_add (&its->unsent, its->folder, &its->run, &its->lines, &why))
-        its->helpers->log (NULL, ACCEL_LOG_WARNING,
-                           "tracker mlflow: %s is what was not sent; the next run in this folder sends it",
-                           its->unsent.path);
-    else
+    bool is_kept = !keep_lines (its, mark, &ignored) && its->folder && !move_to_file (its, &why);
+    bool has_just_failed = its->retry_ms && clock_ms () - (its->retry_ms - its->pause_ms) < MLFLOW_TOTAL_MS;
+    if (!has_just_failed && send_end (its, end_ms, is_kept, &why) == MLFLOW_DONE)
+        return;
+    if (!is_kept)
         its->helpers->log (NULL, ACCEL_LOG_WARNING, "tracker mlflow: the end of the run is not sent, and is lost");
+    else if (!its->retry_ms) /* else the warning was given */
+        its->helpers->log (NULL, ACCEL_LOG_WARNING,
+                           "tracker mlflow: %s; %s is what was not sent; the next run in this folder sends it",
+                           why.text, its->unsent.path);
 }
 
 static void

@@ -124,7 +124,7 @@ remove_it (struct mlflow_unsent *unsent)
 
 enum mlflow_answer
 mlflow_unsent_send (struct mlflow_unsent *unsent, const struct mlflow_server *server, struct mlflow_run *run,
-                    struct fail *refused, struct fail *why)
+                    int64_t end_ms, struct fail *refused, struct fail *why)
 {
     AUTO_FREE char *text = NULL;
     AUTO_STRBUF struct strbuf line = { 0 };
@@ -132,14 +132,18 @@ mlflow_unsent_send (struct mlflow_unsent *unsent, const struct mlflow_server *se
     bool is_new = !run->id;
     if (io_read_file (unsent->path, MOST_BYTES, &text, &length, why))
         return MLFLOW_LATER;
-    enum mlflow_answer answer = mlflow_send (server, run, text, length, &sent, refused, why);
-    if (!answer)
-        remove_it (unsent);
-    else if (is_new && run->id) { /* whoever sends it must not create the run again */
+    enum mlflow_answer answer = mlflow_begin (server, run, why);
+    if (is_new && run->id) { /* whoever sends it must not create the run again, also if this process ends meanwhile */
         struct fail ignored;
         add_run (&line, run);
         mlflow_unsent_add (unsent, NULL, run, &line, &ignored);
     }
+    if (!answer)
+        answer = mlflow_send (server, run, text, length, &sent, refused, why);
+    if (!answer && end_ms && mlflow_end (server, run, "FINISHED", end_ms, why) == MLFLOW_LATER)
+        answer = MLFLOW_LATER;
+    if (!answer)
+        remove_it (unsent);
     return answer;
 }
 

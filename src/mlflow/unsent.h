@@ -16,9 +16,10 @@ struct mlflow_unsent {
 int mlflow_unsent_add (struct mlflow_unsent *unsent, const char *folder, const struct mlflow_run *run,
                        const struct strbuf *lines, struct fail *why);
 
-/** Send the file of this run, and remove it. */
+/** Send the file of this run, and its end at @p end_ms (0: it continues), and remove it. */
 enum mlflow_answer mlflow_unsent_send (struct mlflow_unsent *unsent, const struct mlflow_server *server,
-                                       struct mlflow_run *run, struct fail *refused, struct fail *why);
+                                       struct mlflow_run *run, int64_t end_ms, struct fail *refused,
+                                       struct fail *why);
 
 /** Send those of former runs whose processes have ended, and remove them. */
 enum mlflow_answer mlflow_unsent_send_former (const char *folder, const struct mlflow_server *server,

@@ -79,6 +79,25 @@ add_wait (struct profile *profile, size_t rank, const char *name, double time)
     return found ? 0 : -1;
 }
 
+/* Events come in the order of their ends, so what is inside one comes before it.
+ * @param[out] inside  the time of those that it has inside */
+static int
+add_part (struct profile_rank *rank, double begin, double time, double *inside)
+{
+    *inside = 0;
+    while (rank->part_count && rank->parts[rank->part_count - 1].begin >= begin)
+        *inside += rank->parts[--rank->part_count].time;
+    if (!(rank->part_count & (rank->part_count - 1))) { /* it doubles */
+        size_t room = rank->part_count ? 2 * rank->part_count : 1;
+        struct profile_interval *more = reallocarray (rank->parts, room, sizeof *more);
+        if (!more)
+            return -1;
+        rank->parts = more;
+    }
+    rank->parts[rank->part_count++] = (struct profile_interval){ begin, time };
+    return 0;
+}
+
 static int
 add_event (struct profile *profile, size_t rank, const json_t *event)
 {
@@ -86,7 +105,7 @@ add_event (struct profile *profile, size_t rank, const json_t *event)
     const char *kind = json_string_value (json_object_get (event, "cat"));
     const char *at = json_string_value (json_object_get (json_object_get (event, "args"), "at"));
     double begin = json_number_value (json_object_get (event, "ts"));
-    double time = json_number_value (json_object_get (event, "dur"));
+    double time = json_number_value (json_object_get (event, "dur")), inside;
     struct profile_rank *its = find_rank (profile, rank);
     if (!its)
         return -1;
@@ -97,18 +116,20 @@ add_event (struct profile *profile, size_t rank, const json_t *event)
         return 0;
     if (!strcmp (kind, "step"))
         its->steps++;
-    else if (!strcmp (kind, "span"))
-        its->data += profile_is_data (name) ? time : 0;
-    else if (!strcmp (kind, "wait"))
+    else if (!strcmp (kind, "span") && profile_is_data (name)) {
+        if (add_part (its, begin, time, &inside))
+            return -1;
+        its->data += time > inside ? time - inside : 0;
+    } else if (!strcmp (kind, "wait"))
         return add_wait (profile, rank, name, time);
     else if (!strcmp (kind, "collective")) {
         its->collective += time;
-        return add_call (profile, name, at ? at : "", time);
+        return add_part (its, begin, time, &inside) ? -1 : add_call (profile, name, at ? at : "", time);
     }
     return 0;
 }
 
-/* A wait lies in its collective.  A collective may lie in a span about data. */
+/* A wait lies in its collective.  Collectives of threads may overlap with the rest. */
 static void
 finish_rank (struct profile_rank *rank)
 {
@@ -180,6 +201,8 @@ profile_release (struct profile *profile)
         free (profile->calls[i].at);
     }
     free (profile->calls);
+    for (size_t i = 0; i < profile->count; i++)
+        free (profile->ranks[i].parts);
     free (profile->ranks);
     *profile = (struct profile){ 0 };
 }

@@ -9,6 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct profile_interval {
+    double begin, time;
+};
+
 /** All in microseconds.  Their sum is `total`, but for rounding. */
 struct profile_rank {
     double total;      /* from the first to the last event */
@@ -20,6 +24,8 @@ struct profile_rank {
     uint64_t steps;
     bool is_there;     /* it has events */
     double begin, end;
+    struct profile_interval *parts; /* [part_count], collectives and spans about data, but those inside another */
+    size_t part_count;
 };
 
 /** A call of the program. */

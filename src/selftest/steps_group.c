@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { GROUP_TIMEOUT_MS = 60000 };
+
 /* The sum of the ranks that @comm has. */
 static long long
 sum_of (struct self *self, struct accel_comm *comm)
@@ -27,6 +29,9 @@ check_split (struct self *self)
         wanted += r;
     if (!CALL (self, accel_comm_split (&group, self->world, self->rank % 2, self->rank, &self->err)))
         return;
+    enum accel_status status = accel_comm_set_timeout (group, GROUP_TIMEOUT_MS, &self->err);
+    if (status != ACCEL_ERR_UNSUPPORTED)
+        went_well (self, status, "accel_comm_set_timeout");
     expect (self, "the rank in a group", self->rank / 2, accel_comm_rank (group));
     expect (self, "the sum of a group", wanted, sum_of (self, group));
     accel_comm_destroy (group);

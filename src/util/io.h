@@ -42,7 +42,8 @@ int io_target_find (struct io_target *target, const char *path, mode_t mode, str
 int io_target_write (const struct io_target *target, const void *bytes, size_t length, struct fail *fail);
 void io_target_release (struct io_target *target);
 
-/** Create the directories of @p path up to the last '/', as mkdir -p.  Their names survive a power failure. */
+/** Create the directories of @p path up to the last '/', as mkdir -p.  Their names survive a power failure.
+ *  @return 0, or -1 with errno */
 int io_make_parents (const char *path, struct fail *fail);
 
 /** write() all of it, through EINTR and short writes.  @return 0, or -1 with errno. */

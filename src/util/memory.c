@@ -10,17 +10,21 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { HUGE_PAGE_BYTES = 2 << 20, PAGE = 4096, NEAR = 32, VECTORS_BYTES = 256 };
+#ifndef MADV_POPULATE_WRITE /* Linux 5.14; older ones refuse it */
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum { PAGE = 4096, NEAR = 32, VECTORS_BYTES = 256 };
 
 void *
 memory_create (size_t bytes)
 {
-    size_t alignment = bytes < HUGE_PAGE_BYTES ? MEMORY_ALIGNMENT : HUGE_PAGE_BYTES;
+    size_t alignment = bytes < MEMORY_HUGE_PAGE ? MEMORY_ALIGNMENT : MEMORY_HUGE_PAGE;
     void *memory = NULL;
     if (bytes > PTRDIFF_MAX || posix_memalign (&memory, alignment, bytes ? bytes : 1))
         return NULL;
-    if (bytes >= HUGE_PAGE_BYTES) /* if there are none, small ones do */
-        (void) madvise (memory, bytes - bytes % HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+    if (bytes >= MEMORY_HUGE_PAGE) /* if there are none, small ones do */
+        (void) madvise (memory, bytes - bytes % MEMORY_HUGE_PAGE, MADV_HUGEPAGE);
     return memory;
 }
 
@@ -60,13 +64,13 @@ page_bytes (void)
 void
 memory_discard (void *memory, size_t bytes)
 {
-    advise (memory, bytes, HUGE_PAGE_BYTES, MADV_DONTNEED);
+    advise (memory, bytes, MEMORY_HUGE_PAGE, MADV_DONTNEED);
 }
 
 void
 memory_use_huge_pages (void *memory, size_t bytes)
 {
-    advise (memory, bytes, HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+    advise (memory, bytes, MEMORY_HUGE_PAGE, MADV_HUGEPAGE);
 }
 
 void
@@ -81,15 +85,24 @@ memory_use_small_pages (void *memory, size_t bytes)
     advise (memory, bytes, page_bytes (), MADV_NOHUGEPAGE);
 }
 
-/* Of shared memory, only MADV_REMOVE gives pages back, and it knows no other. */
+/* Ranges that touch no huge page are filled at once, others up to the first and from the last. */
+void
+memory_populate_small_pages (void *memory, size_t bytes)
+{
+    void *huge;
+    size_t length = whole_pages (memory, bytes, MEMORY_HUGE_PAGE, &huge);
+    char *end = (char *) memory + bytes, *first = length ? huge : end;
+    advise (memory, (size_t) (first - (char *) memory), page_bytes (), MADV_POPULATE_WRITE);
+    advise (first + length, (size_t) (end - first) - length, page_bytes (), MADV_POPULATE_WRITE);
+}
+
 void
 memory_forget (void *memory, size_t bytes, bool is_ours)
 {
     void *pages;
     size_t length = whole_pages (memory, bytes, page_bytes (), &pages);
     size_t before = (size_t) ((char *) pages - (char *) memory);
-    bool is_gone = length && is_ours
-                   && (!madvise (pages, length, MADV_REMOVE) || !madvise (pages, length, MADV_DONTNEED));
+    bool is_gone = length && is_ours && !madvise (pages, length, MADV_DONTNEED);
     if (!length || !is_gone)
         memset (memory, 0, bytes);
     if (!length)
@@ -106,7 +119,8 @@ memory_create_sparse (size_t bytes)
 {
     size_t page = page_bytes (), rounded = (bytes / page + 1) * page;
     void *memory = NULL;
-    if (bytes > PTRDIFF_MAX - page || posix_memalign (&memory, page, rounded))
+    if (bytes > PTRDIFF_MAX - page
+        || posix_memalign (&memory, bytes < MEMORY_HUGE_PAGE ? page : MEMORY_HUGE_PAGE, rounded))
         return NULL;
     memory_use_small_pages (memory, rounded);
     if (madvise (memory, rounded, MADV_DONTNEED))

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define MAGIC UINT64_C (0x314d454d4c434341)
-enum { MEMTIER_VERSION = 2, KEPT_FREE = 10 /* a tenth of what is free */ };
+enum { MEMTIER_VERSION = 3, KEPT_FREE = 10 /* a tenth of what is free */ };
 
 static int
 map (struct memtier *memtier, struct fail *fail)

@@ -8,7 +8,11 @@
  *
  * If another host keeps copies (hosts/agent/copies.h), each rank has two more, for saves that the hosts have agreed to
  * keep: the newest of which all have copies, and the one that is being copied.  The file then also has the copies that
- * this host keeps of the ranks of the host before it, two of each. */
+ * this host keeps of the ranks of the host before it, two of each.
+ *
+ * A buffer begins with what all ranks have in common, if its rank has saved that: models and optimizers that are not
+ * divided.  Besides rank 0, the first rank of each other host does so, and hosts compare it by its checksum.  So it
+ * does not cross the network, neither for a copy, which then has a hole there, nor when ranks are started again. */
 #ifndef UTIL_MEMTIER_H
 #define UTIL_MEMTIER_H
 
@@ -33,8 +37,10 @@ struct memtier_entry {
     uint64_t restarts;         /* which start that was */
     uint64_t step;             /* that optimizers had taken */
     uint64_t index_at, index_bytes, index_checksum; /* of what says what is where, in the buffer */
-    uint64_t checksum;         /* of the bytes before the index */
+    uint64_t common_bytes, common_checksum; /* of what all ranks have in common, at the beginning */
+    uint64_t checksum;         /* of the bytes between that and the index */
     uint32_t rank, processes;  /* who saved it, of how many */
+    _Atomic uint32_t has_common; /* 0: there is a hole instead */
 };
 
 struct memtier_header {
@@ -84,6 +90,13 @@ memtier_number_of (const struct memtier_entry *entry)
 {
     uint64_t sequence = atomic_load (&entry->sequence);
     return sequence ? memtier_number (entry->restarts, sequence) : 0;
+}
+
+/** @return whether @p a and @p b have the same in common; then the bytes are the same, too */
+static inline bool
+memtier_has_same (const struct memtier_entry *a, const struct memtier_entry *b)
+{
+    return a->common_bytes == b->common_bytes && a->common_checksum == b->common_checksum;
 }
 
 /** @return where the buffer of entry @p index begins in the file; from MEMTIER_ENTRIES on, that of a rank elsewhere. */

@@ -13,8 +13,8 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 
-enum { STATE = 3, PARENT = 4, FLAGS = 9, USER = 14, KERNEL = 15, RESIDENT = 24 };
-enum { ARG_START = 48, ARG_END = 49, EXIT_CODE = 52 };
+enum { STATE = 3, PARENT = 4, FLAGS = 9, USER = 14, KERNEL = 15, CHILD_USER = 16 };
+enum { CHILD_KERNEL = 17, RESIDENT = 24, ARG_START = 48, ARG_END = 49, EXIT_CODE = 52 };
 enum { PF_EXITING = 4 }; /* include/linux/sched.h in the kernel */
 
 ssize_t
@@ -88,6 +88,8 @@ read_stat (pid_t pid, const char *name, struct procfs_stat *stat)
             stat->is_exiting = strtoul (at, NULL, 10) & PF_EXITING;
         else if (field == USER || field == KERNEL)
             stat->cpu_ticks += strtoul (at, NULL, 10);
+        else if (field == CHILD_USER || field == CHILD_KERNEL)
+            stat->child_ticks += strtoul (at, NULL, 10);
         else if (field == RESIDENT)
             stat->resident_pages = strtoul (at, NULL, 10);
         else if (field == ARG_START)

@@ -35,6 +35,7 @@ struct procfs_stat {
     pid_t parent;
     bool is_exiting;                  /* or has ended: the first thread, which runs no more of the program */
     uint64_t cpu_ticks;               /* of all its threads, in user and kernel mode; 1/sysconf (_SC_CLK_TCK) s */
+    uint64_t child_ticks;             /* the same of children that have ended and were waited for, and of theirs */
     uint64_t resident_pages;
     unsigned long arg_start, arg_end; /* where the words of its command line are in its memory */
     int exit_code;                    /* of a zombie, as wait() returns it; 0 without permission to ptrace it */

@@ -124,6 +124,8 @@ test_work (accelerator &acc)
     ok (throws (ACCEL_ERR_INVALID, "its group", [&] { (void) grouped.done (); }), "a group of starts");
     world.group_end ();
     grouped.wait ();
+    world.set_timeout (60000);
+    ok (throws (ACCEL_ERR_INVALID, "the timeout is 0", [&] { world.set_timeout (0); }), "a timeout of 0");
     world.set_stream (nullptr);
     ok (throws (ACCEL_ERR_UNSUPPORTED, "has no streams", [&] { world.set_stream (&acc); }), "no streams on the host");
     ok (throws (ACCEL_ERR_INVALID, "cxx_test.cc:", [&] { (void) world.broadcast_start (view (from), 99); }),

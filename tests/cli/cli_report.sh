@@ -66,6 +66,10 @@ test_expect_success 'histograms: columns, their means, a restart, and two runs w
     done >hist/metrics.jsonl && echo "{\"step\":40,\"values\":{\"w\":$(histogram -3 0 1,1,1)}}" >other/metrics.jsonl &&
     page hist && printf "histograms w hist 3\nhistograms same hist 3\n" | diff - seen && grep "class=\"cells h6 s0\"" page.html &&
     page hist other && grep -x "histograms w other 1" seen && grep "class=\"cells h6 s1\"" page.html && ! grep "not valid\|left out" page.html'
+test_expect_success '... whose axis begins and ends with them, not at 0' '
+    mkdir above below && echo "{\"step\":1,\"values\":{\"w\":$(histogram 5 6 1,8)}}" >above/metrics.jsonl &&
+    echo "{\"step\":1,\"values\":{\"w\":$(histogram -6 -5 1,8)}}" >below/metrics.jsonl &&
+    page above && grep "class=\"ys\"[^>]*><span[^>]*>5<" page.html && page below && grep "class=\"ys\".*>[^0-9>]*5</span></div>" page.html'
 test_expect_success 'histograms that are not valid are left out' '
     mkdir wrong && { for bad in "$(histogram 1 0 1)" "$(histogram 0 1 -1)" "$(histogram 0 1 "")" "$(histogram 0 1 "\"1\"")" "$(histogram 0 1e999 1)" \
             "$(histogram -1.7e308 1.7e308 1)" "$(histogram 0 1 1e16)" "$(histogram 0 "\"NaN\"" 1)" "$(histogram 0 1 "$(printf "0,%.0s" $(seq 64))1")" "[1]" null; do
@@ -113,6 +117,9 @@ test_expect_success 'no text of a file is anything but text: names, keys, values
 
 # ---- launch and profile ----
 
+test_expect_success 'a launch that is not known to have begun: the times are those of what was logged' '
+    mkdir late && lines 0 1 >late/metrics.jsonl && echo "{\"host\":\"h\",\"ended\":1764345700}" >late/launch.json &&
+    page late && grep "<dt>Started</dt><dd>2025-11-28 16:00 UTC" page.html'
 test_expect_success 'the report of a launch: exit, restarts, settings with origins, environment, memory of ranks' '
     mkdir job && lines 0 1 >job/metrics.jsonl && echo "mixed_precision: bf16" >job.yaml &&
     test_exit 3 "$accelerate" launch --config_file job.yaml --max_restarts 1 --cpu --num_processes 2 --failure_report job/launch.json sh -c "echo my last words >&2; exit 3" &&
@@ -149,6 +156,26 @@ test_expect_success 'a profile: shares of the time of each rank, and who was lat
     grep "<td>50.0&nbsp;%</td><td>10.0&nbsp;%</td><td>10.0&nbsp;%</td><td>30.0&nbsp;%</td><td></td></tr>" row &&
     grep "<tr><th scope=\"row\">1</th><td class=\"bar\">.*<td>90.0&nbsp;%</td><td>0.0&nbsp;%</td><td>10.0&nbsp;%</td><td>0.0&nbsp;%</td><td>0.3&nbsp;ms</td></tr>" page.html &&
     grep "<code>a.c:7</code></td><td>2</td><td>0.5&nbsp;ms</td>" page.html && page profile.json && grep "Where the time went" page.html'
+# shares WHAT RANKS: those of a profile of utility WHAT: "compute data collectives waiting", a rank a line
+shares () {
+    timeout $patience "$accelerate" launch --quiet --cpu --num_processes "$2" "$builddir/tests/conformance/utility" "$1" "$1.json" && page "$1.json" &&
+    sed -n "s/.*<td class=\"bar\">//; s/&nbsp;%//g; s/^.*<td>\([0-9.]\{1,\}\)<.td><td>\([0-9.]\{1,\}\)<.td><td>\([0-9.]\{1,\}\)<.td><td>\([0-9.]\{1,\}\)<.td>.*/\1 \2 \3 \4/p" page.html >shares &&
+    cat shares && [ "$(wc -l <shares)" = "$2" ]
+}
+test_expect_success 'what a real loader reads is time for data, once, also where rank 0 reads for all' '
+    shares loading 2 && awk "\$2 < 60 || \$1 > 40 { bad = 1 } END { exit bad }" shares &&
+    shares dispatching 2 && awk "\$1 > 40 || (NR == 1 && \$2 < 50) || (NR == 2 && \$3 + \$4 < 50) || \$1 + \$2 + \$3 + \$4 > 100.3 { bad = 1 } END { exit bad }" shares'
+cat >nested.json <<'END'
+[
+{"ph":"X","pid":0,"tid":2,"ts":0.000,"dur":1000.000,"name":"step 0","cat":"step"},
+{"ph":"X","pid":0,"tid":1,"ts":10.000,"dur":30.000,"name":"accel_all_reduce","cat":"collective"},
+{"ph":"X","pid":0,"tid":1,"ts":110.000,"dur":50.000,"name":"accel_all_reduce","cat":"collective"},
+{"ph":"X","pid":0,"tid":1,"ts":100.000,"dur":300.000,"name":"accel_loader_next","cat":"span"},
+{"ph":"X","pid":0,"tid":1,"ts":90.000,"dur":400.000,"name":"load batch","cat":"span"}
+]
+END
+test_expect_success 'spans about data inside each other, and collectives inside of them, count once' '
+    page nested.json && grep "<td>57.0&nbsp;%</td><td>35.0&nbsp;%</td><td>8.0&nbsp;%</td><td>0.0&nbsp;%</td>" page.html'
 test_expect_success 'a profile that was cut off, and two for one run' '
     head -c 700 profile.json >half.json && page one half.json && grep "events of the profile left out because they are not valid: 1" page.html &&
     test_exit 1 "$accelerate" report one profile.json half.json 2>error && cat error && grep "run one has two files of one kind (profile)" error'

@@ -53,6 +53,20 @@ test_expect_success 'a program without libaccel: what /proc knows' '
     begin --num_processes 2 sh -c "echo \$\$ >pid.\$RANK; while :; do :; done" && await pid.0 pid.1 && "$accelerate" top $launcher >once && cat once &&
     grep "^    0 *$(cat pid.0) not open .* - .* [1-9][0-9]*% .* [kM]B  not in accel_open() yet" once &&
     grep "^    1 *$(cat pid.1) not open" once && end'
+# Python takes 64 MB and a processor; the shell around it takes neither
+test_expect_success 'a script around the program: what both use' '
+    cat >busy.py <<-\EOF &&
+	import os
+	memory = b"x" * (64 << 20)
+	print ("begun", file = open ("busy." + os.environ["RANK"], "w"), flush = True)
+	while True: pass
+	EOF
+    begin --num_processes 2 sh -c "echo \$\$ >wrapped.\$RANK; python3 busy.py; :" && await busy.0 busy.1 &&
+    "$accelerate" top --json $launcher >json && cat json && awk "
+        /\"rank\":/ { ranks++ }
+        /\"cpu\":/ && \$2 + 0 > 0.02 { busy++ }
+        /\"memory_bytes\":/ && \$2 + 0 > 67108864 { large++ }
+        END { exit !(ranks == 2 && busy == 2 && large == 2) }" json && grep "\"pid\": $(cat wrapped.0)," json && end'
 test_expect_success 'another job begins' 'begin --num_processes 2 "$watched" ms=10 log=5 && await out'
 launcher=$(sed -n '$p' launchers)
 terminal_test 'keys: help, one rank, sorting, quitting; a terminal that grows' '

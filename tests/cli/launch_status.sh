@@ -41,6 +41,9 @@ test_expect_success 'ranks that are far apart, slow steps, and names that are no
 test_expect_success 'of a program that logs with libaccel: the step and the values of accel_log()' '
     on_terminal "$accelerate" launch $two "$builddir/tests/cli/watched" steps=40 ms=50 log=100 && screen --status "$status  lr.\[31m 0[.0-9]*" && cat screen &&
     tr "\r" "\n" <bytes >lines && cat lines && grep -E "2 ranks  step 1[0-3][0-9]  [0-9.]+ steps/s  loss 1  " lines && has_no_status'
+test_expect_success 'the time left, of a program that tells its trackers how many steps it makes' '
+    on_terminal "$accelerate" launch $two "$builddir/tests/cli/watched" steps=40 ms=50 log=100 total=100000 &&
+    tr "\r" "\n" <bytes >lines && cat lines && grep -E "2 ranks  step 1[0-3][0-9]  [0-9.]+ steps/s  [0-9]+:[0-9:]+ left  loss 1  " lines'
 test_expect_success 'in a narrow terminal, as much of it as fits' '
     on_terminal --resize 24 wide "$accelerate" launch $two "$steps" 0/say=wide loss=2.5 0/put=begin ms=500 0/say=end step=7 ms=1200 &&
     tr "\r" "\n" <bytes >lines && cat lines && grep "2 ranks  step 7" lines && ! grep "2 ranks  step 7  loss" lines'

@@ -85,7 +85,7 @@ dom () {
 
 # One start of the browser is for all of these.
 test_expect_success 'the pointer shows step and values of all runs' '
-    "$accelerate" report -o page.html first second && add moved.html <<END &&
+    python3 "$checker" end first && "$accelerate" report -o page.html first second && add moved.html <<END &&
         const move = (kind, place) => {
             const plot = document.querySelector(kind), box = plot.querySelector("svg").getBoundingClientRect();
             plot.dispatchEvent(new PointerEvent("pointermove", { clientX: box.left + box.width * place, clientY: box.top + 9 }));
@@ -93,14 +93,17 @@ test_expect_success 'the pointer shows step and values of all runs' '
             return kind + ": " + tip + "; " + plot.querySelectorAll("div.dot").length + " dots. ";
         };
         document.title = move(".plot", 0.5) + move(".heat", 1) + "width " + document.documentElement.scrollWidth + ", images "
-            + [...document.images].map((it) => it.naturalWidth).join() + ", frame " + innerWidth;
+            + [...document.images].map((it) => it.naturalWidth).join() + ", frame " + innerWidth + ", sections: "
+            + [...document.querySelectorAll("h2")].filter((it) => it.parentNode.offsetHeight > 50).map((it) => it.textContent).join("; ");
         parent.postMessage(document.title, "*");
 END
     frame 400 900 moved && dom frame && grep -o "<title>.*</title>" dom.html >title && cat title && grep "\.plot: step [0-9,]*, first [0-9.]*, second [0-9.]*; 2 dots" title'
 test_expect_success 'also of histograms' 'cat title && grep "\.heat: step 100, 0; " title'
 test_expect_success 'the page may show its images' 'grep "images 40,40,40,40,40,40, " title'
+test_expect_success 'all sections are there: how the run ended, its settings and environment, where the time of its ranks went' '
+    for section in "How it ended" "Where the time went" Configuration Environment; do grep "sections: .*$section" title || return 1; done'
 test_expect_success 'no page is wider than the window' '
-    width=$(sed -n "s|.*width \([0-9]*\),.*, frame 400<.*|\1|p" title) && test -n "$width" && [ "$width" -le 400 ]'
+    width=$(sed -n "s|.*width \([0-9]*\),.*, frame 400, sections.*|\1|p" title) && test -n "$width" && [ "$width" -le 400 ]'
 test_expect_success 'nothing that a file says is run' '
     mkdir evil && text="</script><script>document.title=1</script><img src=x onerror=document.title=2>\\\"onload=document.title=3" &&
     printf "{\"config\":{\"%s\":\"%s\"}}\n{\"step\":0,\"values\":{\"%s\":1}}\n{\"step\":1,\"values\":{\"%s\":2}}\n" "$text" "$text" "$text" "$text" >evil/metrics.jsonl &&

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks pages of accelerate report: report_page.py check PAGE | png FILE COLOUR... | make FOLDER
+"""Checks pages of accelerate report: report_page.py check PAGE | png FILE COLOUR... | make FOLDER | end FOLDER
 
 check: the page is well-formed, asks for nothing outside, has only tags and attributes of ours, and prints what is on it:
        "curve KEY RUN POINTS" for each curve, "restarts KEY COUNT", "odd KEY COUNT", "histograms KEY RUN COUNT",
        "image KEY WIDTH HEIGHT".
 png:   how many pixels of a screenshot have about each colour, as "COLOUR PIXELS".
 make:  a run with a curve for each group, for screenshots.
+end:   what else its page can have: the report of a launch that failed, and a profile, with long words in all of it.
 """
 import base64
 import html.parser
@@ -89,7 +90,7 @@ def check(path):
     page.close()
     assert not page.open, page.open
     assert text.startswith("<!DOCTYPE html>") and len(page.ids) == len(set(page.ids)) and set(page.labels) <= set(page.ids)
-    assert "http://" not in re.sub(r"<(pre|code|td|th)\b.*?</\1>", "", text, flags=re.S)
+    assert not re.search("https?://", re.sub(r"<(pre|code|td|th)\b.*?</\1>", "", text, flags=re.S))
     assert text.count("<script>") == 1 and "default-src 'none'" in text
     for key, run, points in page.lines:
         print("curve", key, run, points)
@@ -177,5 +178,27 @@ def make(folder, rate="0.0006", steps="2000"):
             file.write(json.dumps(record, separators=(",", ":")) + "\n")
 
 
+def make_end(folder):
+    word = "/a/very/long/path" * 12 + "_" + "x" * 200
+    failure = {"rank": 3, "pid": 12345, "exit_code": 1, "doing": f"accel_all_reduce at {word}.c:7", "error": word,
+               "stderr": [word, "last words " * 30], "traceback": [word], "gpus": [word],
+               "others": [{"rank": rank, "doing": word} for rank in range(2)]}
+    launch = {"host": word, "program": word, "exit_status": 1, "failure": failure,
+              "restarts": [{"attempt": 0, "error": word}], "environment": {word: word, "system": word},
+              "configuration": {word: {"value": word, "origin": word}},
+              "processes": [{"rank": rank, "peak_memory_bytes": 1 << 30, "cpu_seconds": 1.5} for rank in range(4)]}
+    with open(os.path.join(folder, "launch.json"), "w", encoding="utf-8") as file:
+        json.dump(launch, file)
+    events = []
+    for rank in range(4):
+        for at, time, name, kind in ((0, 1000, "step 0", "step"), (0, 100, "accel_loader_next", "span"),
+                                     (500, 400, word, "collective"), (500, 300, "wait for rank 1", "wait")):
+            events.append(json.dumps({"ph": "X", "pid": rank, "tid": 1, "ts": at, "dur": time, "name": name, "cat": kind,
+                                      "args": {"at": word + ":7"}}))
+    with open(os.path.join(folder, "profile.json"), "w", encoding="utf-8") as file:
+        file.write("[\n" + ",\n".join(events) + "\n]\n")
+
+
 if __name__ == "__main__":
-    {"check": check, "png": lambda path, *colours: count_colours(path, colours), "make": make}[sys.argv[1]](*sys.argv[2:])
+    {"check": check, "png": lambda path, *colours: count_colours(path, colours), "make": make,
+     "end": make_end}[sys.argv[1]](*sys.argv[2:])

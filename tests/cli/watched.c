@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program to be watched: it trains for ever, or for some steps.
  *
- *   watched [steps=N] [ms=N] [slow=RANK] [log=FIRST_STEP] [quiet=1]
+ *   watched [steps=N] [ms=N] [slow=RANK] [log=FIRST_STEP] [total=N] [quiet=1]
  *
  * A step takes `ms`, ten times as long on rank `slow`.  With `log`, each rank logs its loss and a learning rate at
- * steps from FIRST_STEP on; otherwise the steps are the optimizer's.  Rank 0 says when the first step is done. */
+ * steps from FIRST_STEP on; otherwise the steps are the optimizer's.  `total` is the print_steps of its trackers.
+ * Rank 0 says when the first step is done. */
 #include <accel/accel.h>
 
 #include <stdio.h>
@@ -69,6 +70,9 @@ main (int argc, char **argv)
     accel_check (accel_open (&acc, NULL, &err), &err);
     bool is_slow = accel_process_index (acc) == argument (argv, "slow", -1);
     make (&net, acc);
+    const struct accel_tracker_options tracking = { .print_steps = (uint64_t) argument (argv, "total", 0) };
+    if (tracking.print_steps)
+        accel_check (accel_init_trackers (acc, "watched", NULL, 0, &tracking, &err), &err);
     for (long step = 0; step < steps; step++) {
         compute (is_slow ? 10 * ms : ms);
         accel_check (accel_backward (acc, net.model, 0, backward, &net, &err), &err);

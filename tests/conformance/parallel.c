@@ -2,6 +2,8 @@
 /* One rank of parallel.sh: a small network whose layers are divided among the processes of a row of the grid.
  *
  *   parallel train TP STEPS TYPE LOAD SAVE   print losses and norms; LOAD and SAVE are folders of checkpoints, or "-"
+ *            [STRATEGY [GROUP]]              of sharding, a number, with "s" if parameters are shared, "n" if all is
+ *                                            offloaded to files, "w" if the model stays whole; and `group_size`
  *   parallel pairs TP                        parts that are joined and cut, and losses of logits in parts
  *   parallel refused                         what cannot be cut, by 2 processes
  *   parallel halfway TP LOAD SAVE            gradients that are not averaged yet
@@ -14,11 +16,15 @@
 #include "tests/conformance/mirror.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 /* The hidden units have gates: w1 is two matrices beside each other.  wte is used at both ends. */
-enum { VOCAB = 12, WIDTH = 8, HIDDEN = 8, SAMPLES = 40, BATCH = 8 };
+/* Parts of matrices are large enough for 2 processes to divide them. */
+enum { VOCAB = 80, WIDTH = 64, HIDDEN = 80, SAMPLES = 40, BATCH = 8 };
 enum { WTE, W1, B1, W2, B2, FIXED, PARAMETERS };
 
 #ifdef ON_GPU
@@ -37,6 +43,9 @@ static struct net {
     void *copies[2 * PARAMETERS];
     struct accel_model *model;
     struct accel_comm *tp;
+    struct accel_sharding_options sharding;
+    bool stays_whole, leaves_one, has_no_optimizer; /* one parameter, that no optimizer changes; or all */
+    bool is_unwrapped;                              /* before its models are saved */
     const int32_t *tokens, *labels;
     int rows, classes, hidden, first; /* of this process: samples, classes, hidden units, and its first class */
     float loss;
@@ -52,7 +61,7 @@ make_net (enum accel_dtype dtype, bool cuts_first)
     static const char *const names[] = { "wte", "w1", "b1", "w2", "b2", "fixed" };
     static const int64_t shapes[][2]
         = { { VOCAB, WIDTH }, { WIDTH, 2 * HIDDEN }, { 2 * HIDDEN }, { HIDDEN, WIDTH }, { WIDTH }, { 2, 2 } };
-    const struct accel_initializer rows[] = { { "w*", 0, 0.5 }, { "b*", 0.1, 0.1 } };
+    const struct accel_initializer rows[] = { { "w*", 0, 0.18 }, { "b*", 0.1, 0.1 } };
     for (int i = 0; i < PARAMETERS; i++) {
         int ndim = i == B1 || i == B2 ? 1 : 2;
         TRY (accel_tensor_init (&net.data[i], i == W1 || i == W2 ? dtype : ACCEL_FLOAT32, ndim, shapes[i], &err));
@@ -60,14 +69,14 @@ make_net (enum accel_dtype dtype, bool cuts_first)
         net.parameters[i] = (struct accel_parameter){ names[i], &net.data[i].dl, i == FIXED ? NULL : &net.grad[i].dl };
     }
     TRY (accel_model_create (&net.model, net.parameters, PARAMETERS, &err));
-    if (cuts_first)
+    if (cuts_first && !net.stays_whole)
         TRY (accel_model_set_tensor_parallel (net.model, acc, plan, 4, &err));
     TRY (accel_model_initialize (net.model, rows, 2, accel_default_generator (), &err));
-    if (!cuts_first)
+    if (!cuts_first && !net.stays_whole)
         TRY (accel_model_set_tensor_parallel (net.model, acc, plan, 4, &err));
     const struct accel_file_name files[] = { { "w2", "second", true }, { "*", "*", false } };
     TRY (accel_model_set_file_names (net.model, files, 2, &err));
-    net.tp = accel_mesh_comm (accel_device_mesh (acc), "tp");
+    net.tp = net.stays_whole ? NULL : accel_mesh_comm (accel_device_mesh (acc), "tp");
     net.classes = (int) net.data[WTE].dl.shape[0];
     net.hidden = (int) net.data[W2].dl.shape[0];
     net.first = net.tp ? accel_comm_rank (net.tp) * net.classes : 0;
@@ -80,13 +89,21 @@ sum (float *values, size_t count)
         TRY (mirror_sum (net.tp, accel_device (acc), values, count, &err));
 }
 
+/* What @tensor has, on the host; NULL: it has no memory now, being divided. */
+static void *
+fetch_tensor (void **copy, const DLTensor *tensor)
+{
+    (void) copy;
+    return tensor->data ? mirror_get (copy, tensor) : NULL;
+}
+
 /* Bring parameters and gradients to the host. */
 static void
 fetch (void)
 {
     for (int i = 0; i < PARAMETERS; i++) {
-        net.values[i] = mirror_get (&net.copies[i], &net.data[i].dl);
-        net.gradients[i] = i == FIXED ? NULL : mirror_get (&net.copies[PARAMETERS + i], &net.grad[i].dl);
+        net.values[i] = fetch_tensor (&net.copies[i], &net.data[i].dl);
+        net.gradients[i] = i == FIXED ? NULL : fetch_tensor (&net.copies[PARAMETERS + i], &net.grad[i].dl);
     }
 }
 
@@ -175,11 +192,10 @@ backward_units (float (*dx)[WIDTH], float (*dy)[WIDTH])
 }
 
 static enum accel_status
-pass (void *user, float scale, struct accel_error *why)
+run_pass (float scale, struct accel_error *why)
 {
     float losses[BATCH], dx[BATCH][WIDTH] = { 0 }, dy[BATCH][WIDTH] = { 0 };
     size_t count = (size_t) net.rows * WIDTH;
-    (void) user;
     fetch ();
     forward ();
     enum accel_status status
@@ -213,6 +229,19 @@ pass (void *user, float scale, struct accel_error *why)
     return report (WTE, why);
 }
 
+/* One layer, which is there while it is needed. */
+static enum accel_status
+pass (void *user, float scale, struct accel_error *why)
+{
+    static const size_t all[] = { WTE, W1, B1, W2, B2 };
+    bool has_layers = accel_model_sharding (net.model) >= ACCEL_SHARDING_FULL_SHARD;
+    (void) user;
+    enum accel_status status = has_layers ? accel_layer_begin (net.model, all, 5, why) : ACCEL_OK;
+    if (!status)
+        status = run_pass (scale, why);
+    return status || !has_layers ? status : accel_layer_end (net.model, all, 5, why);
+}
+
 static enum accel_status
 read_sample (void *user, size_t index, void *const *into, struct accel_error *why)
 {
@@ -229,18 +258,27 @@ static void
 prepare (struct accel_optimizer **optimizer, struct accel_loader **loader)
 {
     const struct accel_ddp_options ddp = { .overlap = ACCEL_OVERLAP_ALWAYS };
-    const struct accel_optimizer_options adamw = { .lr = 0.01, .weight_decay = 0.1 };
+    const struct accel_param_group left = { .match = "w1", .skip = true };
+    const struct accel_optimizer_options adamw
+        = { .lr = 0.01, .weight_decay = 0.1, .groups = &left, .group_count = net.leaves_one };
     const struct accel_mesh *mesh = accel_device_mesh (acc);
     int dp = mesh ? accel_comm_size (accel_mesh_comm (mesh, "dp")) : size;
     const struct accel_loader_options options
         = { .batch_size = BATCH / (size_t) dp, .shuffle = true, .seed = 3, .drop_last = true };
     TRY (accel_model_set_ddp (net.model, &ddp, &err));
+    if (net.sharding.strategy)
+        TRY (accel_model_set_sharding (net.model, &net.sharding, &err));
     /* accel_prepare() takes what is whole from rank 0, and each part from the first process that has it. */
     ((float *) net.data[B2].dl.data)[0] += (float) rank;
     ((float *) net.data[WTE].dl.data)[0] += (float) (net.tp ? rank / accel_comm_size (net.tp) : rank);
     TRY (accel_optimizer_create (optimizer, net.model, ACCEL_ADAMW, &adamw, &err));
     TRY (accel_loader_create (loader, &samples, &options, &err));
-    TRY (accel_prepare (acc, &err, net.model, *optimizer, *loader));
+    if (net.has_no_optimizer)
+        TRY (accel_prepare (acc, &err, net.model, *loader));
+    else
+        TRY (accel_prepare (acc, &err, net.model, *optimizer, *loader));
+    if (!rank)
+        fprintf (stderr, "sharding: %d\n", (int) accel_model_sharding (net.model));
     check (accel_loader_total_batch_size (*loader) == BATCH, "%zu samples per pass",
            accel_loader_total_batch_size (*loader));
 }
@@ -268,7 +306,7 @@ train (int steps, const char *load, const char *save)
     prepare (&optimizer, &loader);
     if (strcmp (load, "-"))
         TRY (accel_load_state (acc, load, &err));
-    while ((int) accel_optimizer_step_count (optimizer) < steps) {
+    while (!net.has_no_optimizer && (int) accel_optimizer_step_count (optimizer) < steps) {
         if (!next_batch (loader))
             continue;
         float norm;
@@ -287,6 +325,8 @@ train (int steps, const char *load, const char *save)
         mirror_put (&net.data[B2].dl, net.values[B2]);
         TRY (accel_save_state_wait (acc, &err));
         TRY (accel_load_state (acc, save, &err));
+        if (net.is_unwrapped)
+            TRY (accel_unwrap_model (acc, net.model, &err));
         snprintf (folder, sizeof folder, "%s.model", save);
         TRY (accel_save_model (acc, net.model, folder, NULL, &err));
         const struct accel_save_model_options masters = { .precision = ACCEL_SAVE_MASTERS };
@@ -433,7 +473,6 @@ check_refused (void)
     struct accel_loader *loader = NULL;
     struct accel_local_sgd *sgd;
     struct accel_tensor out = { 0 };
-    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_OPTIMIZER };
     const struct accel_loader_options dispatches = { .batch_size = 2, .dispatch_batches = ACCEL_YES };
     const struct accel_custom_optimizer custom = { .step = step };
     struct accel_loader *dispatched = NULL;
@@ -441,11 +480,6 @@ check_refused (void)
     refused (&plan[0], "the model has already been divided");
     check (accel_optimizer_create_custom (&optimizer, net.model, &custom, &err) == ACCEL_ERR_UNSUPPORTED, "custom: %s",
            err.text);
-    TRY (accel_model_set_sharding (net.model, &sharding, &err));
-    check (accel_prepare (acc, &err, net.model) == ACCEL_ERR_UNSUPPORTED && strstr (err.text, "tp_size"),
-           "sharding: %s", err.text);
-    accel_model_destroy (net.model);
-    make_net (ACCEL_FLOAT32, true);
     prepare (&optimizer, &loader);
     refused (&plan[0], "the model is already prepared");
     check (accel_join_uneven_inputs (acc, ACCEL_DEFAULT, &err) == ACCEL_ERR_UNSUPPORTED, "uneven inputs");
@@ -462,7 +496,7 @@ check_refused (void)
     refused (&(struct accel_partition){ .match = "w3" }, "row 0: 'w3' matches no parameter");
     refused (&(struct accel_partition){ .match = "b1", .dim = 1 }, "'b1' has 1 dimensions, none of which is 1");
     refused (&(struct accel_partition){ .match = "w1", .dim = 1, .blocks = 3 },
-             "dimension 1 of 'w1', 16 in 3 block(s), cannot be cut into 2 equal parts");
+             "dimension 1 of 'w1', 160 in 3 block(s), cannot be cut into 2 equal parts");
     TRY (accel_optimizer_create (&optimizer, net.model, ACCEL_SGD, &(struct accel_optimizer_options){ .lr = 1 }, &err));
     refused (&plan[0], "the model already has an optimizer");
     accel_optimizer_destroy (optimizer);
@@ -487,6 +521,63 @@ check_halfway (const char *load, const char *save)
     }
     accel_loader_destroy (loader);
     accel_optimizer_destroy (optimizer);
+    accel_model_destroy (net.model);
+}
+
+static size_t
+count_address_space (void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen ("/proc/self/statm", "r");
+    check (file && fscanf (file, "%lu", &pages) == 1, "/proc/self/statm");
+    if (file)
+        fclose (file);
+    return pages * (size_t) sysconf (_SC_PAGESIZE);
+}
+
+enum { BIG_BYTES = 64 << 20, REST_BYTES = 16 << 20 };
+
+/* Address space for so much more, of rank 0. */
+static void
+limit_memory (size_t bytes, const struct rlimit *before)
+{
+    const struct rlimit limit = { count_address_space () + bytes, before->rlim_max };
+    if (!rank)
+        check (!setrlimit (RLIMIT_AS, &limit), "setrlimit");
+}
+
+/* Rank 0 has no memory for whole tensors: a save fails, on all processes, and a later one does not. */
+static void
+check_starved (const char *folder)
+{
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+    return; /* their shadows need more address space */
+#endif
+    const int64_t shape[] = { 2, BIG_BYTES / 2 / sizeof (float) };
+    struct accel_tensor big = { 0 };
+    const struct accel_parameter parameter = { "big", &big.dl, NULL };
+    struct rlimit before;
+    check (!getrlimit (RLIMIT_AS, &before), "getrlimit");
+    TRY (accel_tensor_init (&big, ACCEL_FLOAT32, 2, shape, &err));
+    TRY (accel_model_create (&net.model, &parameter, 1, &err));
+    TRY (accel_model_set_tensor_parallel (net.model, acc, &(struct accel_partition){ .dim = 1 }, 1, &err));
+    TRY (accel_prepare (acc, &err, net.model));
+    for (int turn = 0; turn < 4; turn++) {
+        const bool is_model = turn / 2, is_starved = turn % 2 == 0;
+        if (is_starved)
+            limit_memory (REST_BYTES, &before);
+        enum accel_status status = is_model ? accel_save_model (acc, net.model, folder, NULL, &err)
+                                            : accel_save_state (acc, folder, &err);
+        check (!setrlimit (RLIMIT_AS, &before), "setrlimit");
+        check (status == (is_starved ? ACCEL_ERR_NOMEM : ACCEL_OK), "turn %d: %s", turn, status ? err.text : "saved");
+        check (!is_starved || strstr (err.text, "the whole of 'big'"), "turn %d: %s", turn, err.text);
+    }
+    TRY (accel_save_state_reserve (acc, &err)); /* the copy; a whole tensor and a part are needed while it is made */
+    limit_memory (BIG_BYTES + BIG_BYTES / 2 + REST_BYTES, &before);
+    enum accel_status started = accel_save_state_start (acc, folder, &err);
+    check (!started, "the memory that was reserved is too little: %s", err.text);
+    check (!setrlimit (RLIMIT_AS, &before), "setrlimit");
+    TRY (accel_save_state_wait (acc, &err));
     accel_model_destroy (net.model);
 }
 
@@ -541,7 +632,18 @@ main (int argc, char **argv)
     rank = accel_process_index (acc);
     size = accel_num_processes (acc);
     TRY (accel_set_seed (acc, 5, false, &err));
-    if (argc == 7 && !strcmp (argv[1], "train")) {
+    if (argc >= 7 && !strcmp (argv[1], "train")) {
+        net.sharding.strategy = (enum accel_sharding) (argc > 7 ? atoi (argv[7]) : 0);
+        net.sharding.share_parameters = argc > 7 && strchr (argv[7], 's');
+        net.stays_whole = argc > 7 && strchr (argv[7], 'w');
+        net.leaves_one = argc > 7 && strchr (argv[7], 'l');
+        net.has_no_optimizer = argc > 7 && strchr (argv[7], 'p');
+        net.is_unwrapped = argc > 7 && strchr (argv[7], 'u');
+        if (argc > 7 && strchr (argv[7], 'n')) {
+            net.sharding.offload_optimizer_device = net.sharding.offload_param_device = ACCEL_OFFLOAD_NVME;
+            net.sharding.offload_optimizer_nvme_path = net.sharding.offload_param_nvme_path = ".";
+        }
+        net.sharding.group_size = argc > 8 ? strtoul (argv[8], NULL, 10) : 0;
         bool is_narrow = !strcmp (argv[4], "bf16"); /* first values come before parts, or after */
         make_net (is_narrow ? ACCEL_BFLOAT16 : ACCEL_FLOAT32, !is_narrow);
         train (atoi (argv[3]), argv[5], argv[6]);
@@ -552,6 +654,8 @@ main (int argc, char **argv)
         check_orders ();
     } else if (!strcmp (argv[1], "refused")) {
         check_refused ();
+    } else if (argc == 4 && !strcmp (argv[1], "starved")) {
+        check_starved (argv[3]);
     } else if (argc == 5 && !strcmp (argv[1], "halfway")) {
         check_halfway (argv[3], argv[4]);
     }

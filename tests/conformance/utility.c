@@ -164,6 +164,51 @@ check_unwritable (void)
         train (); /* and closed while it records */
 }
 
+static enum accel_status
+read_slowly (void *user, size_t index, void *const *into, struct accel_error *why)
+{
+    (void) user, (void) why;
+    *(int64_t *) into[0] = (int64_t) index;
+    nanosleep (&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+    return ACCEL_OK;
+}
+
+/* Nothing but reading; the second time in a span of the program, which is about data, too. */
+static void
+load (enum accel_flag dispatches)
+{
+    const struct accel_field field = { .name = "x", .dtype = ACCEL_INT64 };
+    const struct accel_dataset dataset = { .size = 40, .read = read_slowly, .fields = &field, .field_count = 1 };
+    const struct accel_loader_options options = { .batch_size = 2, .dispatch_batches = dispatches };
+    const struct accel_profile_options record = { .path = argument };
+    const struct accel_batch *batch;
+    struct accel_loader *loader;
+    if (!check (!accel_loader_create (&loader, &dataset, &options, &err) && !accel_prepare (acc, &err, loader)
+                    && !accel_profile_start (acc, &record, &err), "%s", err.text))
+        return;
+    while (accel_loader_next (loader, &batch, &err))
+        ;
+    for (bool more = true; more;) {
+        accel_profile_begin (acc, "load batch");
+        more = accel_loader_next (loader, &batch, &err);
+        accel_profile_end (acc);
+    }
+    check (!err.code && !accel_profile_stop (acc, &err), "%s", err.text);
+    accel_loader_destroy (loader);
+}
+
+static void
+check_loading (void)
+{
+    load (ACCEL_NO);
+}
+
+static void
+check_dispatching (void)
+{
+    load (ACCEL_YES);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -173,6 +218,7 @@ main (int argc, char **argv)
     } checks[] = {
         { "batch", check_batch },     { "log", check_log },         { "progress", check_progress },
         { "profile", check_profile }, { "bounded", check_bounded }, { "unwritable", check_unwritable },
+        { "loading", check_loading }, { "dispatching", check_dispatching },
     };
     if (accel_open (&acc, NULL, &err)) {
         fprintf (stderr, "%s\n", err.text);

@@ -45,7 +45,7 @@ work-closes 2 2 0 a rank has left instead of starting
 work-count 1 3 0 work in flight has another count
 work-blocks 0 3 0 a rank calls something else than others start
 EOT
-for how in late work-late; do
+for how in late work-late set-late; do
     test_expect_success "hang: a rank computes for longer than the timeout ($how)" 'patiently 20000 in_vain $how'
 done
 if is_long && ! is_sanitized; then

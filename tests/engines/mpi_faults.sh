@@ -88,6 +88,7 @@ other-call 3 a rank calls something else
 other-name 3 a rank calls another function of the same kind
 other-count 3 a rank has another count
 recv-count 3 a message of another length
+set-late 2 a rank computes for longer than the timeout that the others have set
 EOT
 # On other hosts, the words are fewer.
 for scenario in other-call send-barrier recv-count; do

@@ -62,6 +62,7 @@ main (int argc, char **argv)
     say ("barrier", accel_comm_barrier (world, &err), &err);
     status = accel_comm_barrier_start (&work, world, &err);
     say ("started", status ? status : accel_work_wait (work, &err), &err);
+    say ("timeout", accel_comm_set_timeout (world, 60000, &err), &err);
     try_unknown_kind (world);
     accel_close (acc);
     return 0;

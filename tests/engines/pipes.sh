@@ -62,6 +62,8 @@ EOT
 test_expect_success 'hang: a rank computes for longer than the timeout' 'patiently 20000 in_vain late'
 test_expect_success 'a kind that it does not know is unsupported' '
     launched 2 "$builddir/tests/engines/opens" >out && test "$(grep -cx "kind 40: engine pipes: unknown kind 40" out)" = 2'
+test_expect_success 'so is another timeout' '
+    test "$(grep -cx "timeout: accel_comm_set_timeout: engine pipes cannot change it: pass timeout_ms to accel_open" out)" = 2'
 
 # A stranger finds the sockets at which ranks listen, and connects before the other rank does.  It ends when no process can
 # write to its stdin any more; with 9<&- the shell itself would keep a copy of hold.

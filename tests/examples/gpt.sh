@@ -52,6 +52,11 @@ for stage in 1 2 3; do
         train 2 half$stage --shard $stage --steps $((steps / 2)) --warmup_steps 2 >log &&
         train 2 half$stage --steps $steps --warmup_steps 2 --save half.model >log && grep "ZeRO stage 0" log &&
         grep "step  *$steps of" log && test -s half.model/model.safetensors'
+    test_expect_success "sharding, stage $stage, of 4 processes, 2 of which divide layers: the losses of one, which continues" '
+        train 4 grid$stage --tp 2 --shard $stage --steps $steps --save grid.model >log && grep "ZeRO stage $stage, tp 2$" log &&
+        near 1e-6 log1 log && train 1 grid$stage --steps $((steps + 1)) >log && grep "^step  *$((steps + 1)) of" log &&
+        train 4 again$stage --tp 2 --shard $stage --steps 0 --model grid.model --save again.model >log &&
+        cmp grid.model/model.safetensors again.model/model.safetensors'
 done
 for processes in 2 4; do
     test_expect_success "$processes processes, 2 of which divide layers, have the losses of one, which continues their run" '
@@ -96,6 +101,9 @@ test_expect_success 'bfloat16 weights: losses near those of PyTorch, alike on 2 
     train 1 narrow --steps 50 --save narrow.model >log.narrow && near 1e-3 "$srcdir/tests/examples/gpt.golden" log.narrow &&
     grep -q "\"dtype\":\"BF16\"" narrow.model/model.safetensors && train 2 narrow2 --steps 50 >log && near 1e-3 log.narrow log &&
     DNNL_MAX_CPU_ISA=AVX2 train 1 wide --steps 50 --sample 30 >log && grep "float32 products" log && near 1e-3 log.narrow log'
+grep -q GenuineIntel /proc/cpuinfo && ! grep -q amx_bf16 /proc/cpuinfo || skip_reason='needs an Intel processor without AMX'
+test_expect_success 'whose products are float32 where those of bfloat16 are slower' 'grep "float32 products" log.narrow'
+skip_reason=
 precision=fp16
 test_expect_success 'other precisions are refused' '
     test_exit 1 train 1 bad --steps 1 2>err && grep "mixed_precision: expected no or bf16" err'

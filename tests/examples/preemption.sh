@@ -52,7 +52,7 @@ test_expect_success 'SIGTERM to the launcher: saved on all ranks, ended by SIGTE
     rm -f log && start --max_restarts 3 --failure_report report.json -- --project_dir term --log log --step_ms 10 &&
     wait_for has_lines log 48 && kill -TERM "$launcher" && test_exit 143 finish &&
     grep "^accelerate: saved step [0-9]* on all ranks, then ended by SIGTERM$" run.err && test "$(wc -l <run.err)" = 1 &&
-    step=$(sed "s/.*saved step \([0-9]*\).*/\1/" run.err) && test "$(wc -l <log)" = $((24 * step)) &&
+    step=$(sed -n "s/.*saved step \([0-9]*\).*/\1/p" run.err) && test "$(wc -l <log)" = $((24 * step)) &&
     grep "\"signal\":15,\"saved_step\":$step," report.json && start -- --project_dir term --log log && finish &&
     cmp log whole.log'
 # restarted OPTION...: a rank is asked to stop, after more than 2 steps.  The launch goes on, and ends well.
@@ -140,5 +140,54 @@ attempt () {
 for round in $(seq "$rounds"); do
     test_expect_success "round $round: the bits of a run that was never asked (seed $seed)" "
         attempt $round && cmp log whole.log"
+done
+
+# Three moments that random ones seldom meet: while the state is loaded, in the first step, in an evaluation.
+# catches PID: its handler for SIGTERM is there, so accel_open() is over
+catches () {
+    has_ended || case $(sed -n "s/^SigCgt:[[:space:]]*............\(.\)...$/\1/p" "/proc/$1/status" 2>/dev/null) in
+    [4567c-f]) ;;
+    *) return 1 ;;
+    esac
+}
+are_up () { has_ended || [ "$(ranks | wc -l)" = 3 ]; }
+evaluates () { has_ended || [ "$(grep -c "^evaluating" run.out)" -ge "$1" ]; }
+# reach MOMENT BEFORE: the run is there; the log had BEFORE lines
+reach () {
+    wait_for are_up && pid=$(ranks | sed -n "${victim}p") || return 1
+    case $1 in
+    loading) wait_for catches "$pid" ;;
+    first) wait_for has_lines log $(($2 + 1)) ;;
+    evaluation) wait_for evaluates 1 ;;
+    esac
+}
+# asked_at MOMENT TURN: a rank is, or in each fourth turn the launcher, unless ONLY_RANKS is set; all save the same step,
+# which is what the log has
+asked_at () {
+    victim=$(($2 % 3 + 1)) before=$(lines_of log)
+    start -- --project_dir state --log log --step_ms 10 --evaluate 2 && reach "$1" "$before" || return 1
+    how="as a signal to a rank asked" expected=75
+    [ -n "${ONLY_RANKS-}" ] || [ $(($2 % 4)) != 0 ] || { pid=$launcher how="by SIGTERM" expected=143; }
+    kill -TERM "$pid" && test_exit $expected finish && cat run.err && ! grep "killed" run.err &&
+        grep "^accelerate: saved step [0-9]* on all ranks, then ended $how$" run.err &&
+        step=$(sed -n "s/.*saved step \([0-9]*\).*/\1/p" run.err) && test "$(wc -l <log)" = $((24 * step)) &&
+        test $((24 * step)) -gt "$before"
+}
+# ask_often MOMENT TIMES: a run that is complete after some of these, and then another one
+ask_often () {
+    rm -rf log state
+    for turn in $(seq "$2"); do
+        if [ "$(lines_of log)" -ge $((total - 360)) ]; then # the rest without a signal
+            start -- --project_dir state --log log && finish && cmp log whole.log && rm -rf log state || return 1
+        fi
+        asked_at "$1" "$turn" || { cat run.out run.err && return 1; }
+    done
+    start -- --project_dir state --log log && finish && cmp log whole.log
+}
+times=2
+! is_long || times=8
+times=${TIMES:-$times}
+for moment in loading first evaluation; do
+    test_expect_success "$moment: $times times of $times all save the same step, and the bits stay" "ask_often $moment $times"
 done
 test_done

@@ -52,7 +52,7 @@ asked () { has_ended || [ "$(cat requests/* 2>/dev/null | grep -c "$1")" -ge "${
 # stopped WHAT: saved and ended, as the one line of the report says, because of that notice
 stopped () {
     test_exit 75 finish && cat run.err && test "$(wc -l <run.err)" = 1 && grep "^accelerate: saved step [0-9]* on all ranks, \
-then ended because this machine will be taken away ($1)$" run.err && step=$(sed "s/.*saved step \([0-9]*\).*/\1/" run.err) &&
+then ended because this machine will be taken away ($1)$" run.err && step=$(sed -n "s/.*saved step \([0-9]*\).*/\1/p" run.err) &&
         test "$(wc -l <log)" = $((24 * step))
 }
 # watch_without_stop CLOUD TEXT [TIMES]: that is asked for, a job of some time ends well

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { DEADLINE_S = 900, ODD = 1, ELEMENTS = 6, LATE_MS = 300, MOST_ALLOCATIONS = 20 };
+enum { DEADLINE_S = 900, ODD = 1, ELEMENTS = 6, LATE_MS = 300, MOST_ALLOCATIONS = 60 };
 
 static float numbers[4 * ELEMENTS];
 static struct accel_error err;
@@ -365,28 +365,68 @@ try_prepare (void)
     accel_close (acc);
 }
 
-/* One rank has no memory left after some allocations: the others get an error, and do not wait for it. */
+/* One rank has no memory left after some allocations: the others get an error, and do not wait for it.  With the model,
+ * whose gradients are divided, or without. */
 static void
-try_memory (void)
+try_memory (bool has_model)
 {
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_SHARD_GRAD_OP };
     enum accel_status status = ACCEL_ERR_NOMEM;
     int tries = 0;
     for (; status && tries < MOST_ALLOCATIONS; tries++) {
         struct trainer trainer;
         open_job ();
         make_trainer (&trainer);
+        trainer.grad.data = NULL;
+        check (!accel_model_set_sharding (trainer.model, &sharding, &err), "%s", err.text);
         check (!make_optimizer (&trainer, "", 0), "%s", err.text);
         if (rank == ODD)
             calls_left = tries;
-        status = accel_prepare (acc, &err, trainer.optimizer);
+        status = has_model ? accel_prepare (acc, &err, trainer.model, trainer.optimizer)
+                           : accel_prepare (acc, &err, trainer.optimizer);
         calls_left = -1;
-        check (!status || (rank == ODD ? status == ACCEL_ERR_NOMEM
-                                       : status == ACCEL_ERR_PEER && strstr (err.text, "cannot allocate memory")),
+        const char *of_peer = status == ACCEL_ERR_PEER ? "cannot allocate memory" : "of rank 1: ";
+        check (!status || (rank == ODD ? status == ACCEL_ERR_NOMEM : strstr (err.text, of_peer) != NULL),
                "no memory after %d allocations: status %d: %s", tries, (int) status, err.text);
         free_trainer (&trainer);
         accel_close (acc);
     }
-    check (!status && tries > 3, "%d allocations", tries);
+    check (!status && tries > (has_model ? 10 : 3), "%d allocations", tries);
+}
+
+static enum accel_status
+leave_gradients (void *user, float scale, struct accel_error *why)
+{
+    (void) user, (void) scale, (void) why;
+    return ACCEL_OK;
+}
+
+/* The same of the norms of divided gradients. */
+static void
+try_norms (void)
+{
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_SHARD_GRAD_OP };
+    enum accel_status status = ACCEL_ERR_NOMEM;
+    int tries = 0;
+    for (; status && tries < MOST_ALLOCATIONS; tries++) {
+        struct trainer trainer;
+        float norm;
+        open_job ();
+        make_trainer (&trainer);
+        check (!accel_model_set_sharding (trainer.model, &sharding, &err), "%s", err.text);
+        check (!make_optimizer (&trainer, "", 0), "%s", err.text);
+        check (!accel_prepare (acc, &err, trainer.model, trainer.optimizer), "%s", err.text);
+        check (!accel_backward (acc, trainer.model, 0, leave_gradients, NULL, &err), "%s", err.text);
+        if (rank == ODD)
+            calls_left = tries;
+        status = accel_clip_grad_norm (trainer.model, 1, &norm, NULL, &err);
+        calls_left = -1;
+        bool good = rank == ODD ? status == ACCEL_ERR_NOMEM : strstr (err.text, "gave up: cannot find norms") != NULL;
+        check (!status || good, "norms, no memory after %d allocations: status %d: %s", tries, (int) status, err.text);
+        free_trainer (&trainer);
+        accel_close (acc);
+    }
+    check (!status && tries > 2, "norms: %d allocations", tries);
 }
 
 int
@@ -394,7 +434,9 @@ main (void)
 {
     alarm (DEADLINE_S);
     try_prepare ();
-    try_memory ();
+    try_memory (false);
+    try_memory (true);
+    try_norms ();
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         open_job ();
         if (size != 3)

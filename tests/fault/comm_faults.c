@@ -122,6 +122,14 @@ act_reduce (struct job *job, struct accel_error *err)
     return accel_comm_all_reduce (job->comm, few, few, 8, ACCEL_FLOAT32, ACCEL_SUM, err);
 }
 
+/* The job has another timeout. */
+static enum accel_status
+act_reduce_soon (struct job *job, struct accel_error *err)
+{
+    enum accel_status status = accel_comm_set_timeout (job->comm, 1000, err);
+    return status ? status : act_reduce (job, err);
+}
+
 static enum accel_status
 act_gather (struct job *job, struct accel_error *err)
 {
@@ -623,6 +631,8 @@ static const struct scenario {
       { "timed out after ", NULL, "%v (computing after accel_comm_all_reduce", "accel_comm_all_reduce_start" } },
     { "late", act_late, act_reduce, false, false, 1000, ACCEL_ERR_TIMEOUT,
       { "timed out after ", NULL, "%v (computing after accel_comm_all_reduce", "timed out after" } },
+    { "set-late", act_late, act_reduce_soon, false, false, 600000, ACCEL_ERR_TIMEOUT,
+      { "timed out after 1000 ms", NULL, "%v (computing after accel_comm_all_reduce", NULL } },
 };
 
 static const struct scenario *

@@ -37,11 +37,6 @@ ranks () {
 has_started () {
     has_ended || [ "$(grep -c "process(es) x" run.out)" -ge "$1" ]
 }
-# draw COUNT FIRST: one of so many numbers, in $drawn
-draw () {
-    seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    drawn=$((seed / 65536 % $1 + $2))
-}
 # strike COUNT: the ranks stand still while the log is measured; then one of them is killed
 strike () {
     draw 30 10
@@ -93,10 +88,14 @@ done
 # What is free differs from moment to moment.
 test_expect_success 'its size is said before: how many states, and what is left for them' '
     "$accelerate" launch --cpu --num_processes 2 --max_restarts 1 --memory_checkpoint_every 5 true 2>notes && cat notes &&
-    grep -E "^accelerate: note: checkpoints in memory take up to 2 x what each rank saves; (this host|the control group of the job) has [1-9][0-9]* MiB left for them$" notes &&
+    grep -E "^accelerate: note: checkpoints in memory take up to 2 times what each rank saves; (this host|the control group of the job) has [1-9][0-9]* MiB left for them$" notes &&
     "$accelerate" launch --cpu --num_processes 2 --max_restarts 1 true 2>notes && ! grep checkpoints notes &&
     "$accelerate" launch --cpu --quiet --num_processes 2 --max_restarts 1 --memory_checkpoint_every 5 true 2>notes &&
     ! test -s notes'
+says_size () { grep -E "^accelerate: note: checkpoints in memory of this job take [1-9][0-9]* MiB on $(uname -n)$" "$1"; }
+test_expect_success 'the first saves say how much memory all take, once, by default' '
+    start --max_restarts 1 --memory_checkpoint_every 1 -- --project_dir size --log size.log --step_ms 20 --epochs 10 &&
+    wait_for says_size run.out && kill -KILL "$(ranks | sed -n 1p)" && finish && test "$(says_size run.out | wc -l)" = 1'
 test_expect_success 'it needs restarts, and files of any size' '
     test_exit 2 "$accelerate" launch --cpu --memory_checkpoint_every 5 "$resume" 2>error &&
     grep "memory_checkpoint_every needs max_restarts" error &&

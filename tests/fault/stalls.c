@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs that hang, each for another reason: stalls BUG.  Rank 1 is to blame, and the line of each bug is marked with
- * its name.  And programs that do not hang: stalls compute, stalls alone SECONDS, stalls many COLLECTIVES. */
+ * its name.  And programs that do not hang: stalls compute, stalls alone|thread|children|disk|files|gpu SECONDS, stalls
+ * many COLLECTIVES. */
 #include <accel/accel.h>
 
 #include "tests/must.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct accel *acc;
@@ -146,6 +149,102 @@ evaluate_alone (double seconds)
     } while ((double) (now.tv_sec - begin.tv_sec) + (double) (now.tv_nsec - begin.tv_nsec) / 1e9 < seconds);
 }
 
+static void *
+evaluate_beside (void *argument)
+{
+    evaluate_alone (*(double *) argument);
+    return NULL;
+}
+
+static void
+evaluate_in_thread (double seconds)
+{
+    pthread_t thread;
+    must (pthread_create (&thread, NULL, evaluate_beside, &seconds) ? ACCEL_ERR_NOMEM : ACCEL_OK, "pthread_create");
+    pthread_join (thread, NULL);
+}
+
+/* As a data loader's workers do: children of a child. */
+static void
+evaluate_in_children (double seconds)
+{
+    pid_t child = fork ();
+    if (!child && fork () == 0) {
+        evaluate_alone (seconds);
+        _exit (0);
+    }
+    while (waitpid (child ? child : -1, NULL, 0) < 0 && errno == EINTR)
+        continue;
+    if (!child)
+        _exit (0);
+}
+
+/* The parent of vfork() waits as a process does for a disk: a signal does not end that. */
+static void
+wait_for_disk (double seconds)
+{
+    if (vfork () == 0) {
+        struct timespec left = { .tv_sec = (time_t) seconds };
+        while (nanosleep (&left, &left))
+            continue;
+        _exit (0);
+    }
+}
+
+/* A slow file, in another thread; this one waits for it. */
+static void *
+read_file (void *argument)
+{
+    char bytes[65536];
+    for (long left = (long) (*(double *) argument * 20); left; left--) {
+        FILE *file = fopen ("/dev/zero", "r");
+        if (!file || fread (bytes, 1, sizeof bytes, file) != sizeof bytes)
+            _exit (1);
+        fclose (file);
+        usleep (50000);
+    }
+    return NULL;
+}
+
+static void
+wait_for_files (double seconds)
+{
+    pthread_t thread;
+    must (pthread_create (&thread, NULL, read_file, &seconds) ? ACCEL_ERR_NOMEM : ACCEL_OK, "pthread_create");
+    pthread_join (thread, NULL);
+}
+
+/* In the name of the driver's. */
+__attribute__ ((noinline)) void cuStreamSynchronize (double seconds);
+void
+cuStreamSynchronize (double seconds)
+{
+    struct timespec left = { .tv_sec = (time_t) seconds };
+    while (nanosleep (&left, &left)) /* a signal asks for the stack */
+        continue;
+}
+
+/* Rank 0 lets the others wait. */
+static const struct {
+    const char *name;
+    void (*run) (double seconds);
+} delays[] = {
+    { "alone", evaluate_alone }, { "thread", evaluate_in_thread }, { "children", evaluate_in_children },
+    { "disk", wait_for_disk }, { "files", wait_for_files }, { "gpu", cuStreamSynchronize },
+};
+
+static bool
+delay (const char *name, double seconds)
+{
+    for (size_t i = 0; i < sizeof delays / sizeof *delays; i++)
+        if (!strcmp (name, delays[i].name)) {
+            if (!accel_comm_rank (accel_world (acc)))
+                delays[i].run (seconds);
+            return true;
+        }
+    return false;
+}
+
 static void
 call_often (long calls)
 {
@@ -163,10 +262,7 @@ main (int argc, char **argv)
 {
     const char *bug = argc > 1 ? argv[1] : "";
     MUST (accel_open (&acc, NULL, &err));
-    if (argc > 2 && !strcmp (bug, "alone")) {
-        if (!accel_comm_rank (accel_world (acc)))
-            evaluate_alone (atof (argv[2]));
-    } else if (argc > 2)
+    if (argc > 2 && !delay (bug, atof (argv[2])))
         call_often (atol (argv[2]));
     for (int step = 0; step < 4; step++) {
         if (step == 3)

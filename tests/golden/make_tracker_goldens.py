@@ -33,6 +33,9 @@ def png(width, height, colours, rows):
             + chunk(b"IDAT", data) + chunk(b"IEND", b""))
 
 
+# A file of 5 x 3 pixels, as Pillow 13.0.0 writes it.
+FILE = bytes.fromhex("89504e470d0a1a0a0000000d4948445200000005000000030802000000d45452af0000001849444154789c636460f86f"
+                     "c470038e5818a21890013a1f00dad705e5fb3f8c430000000049454e44ae426082")
 Value = summary_pb2.Summary.Value
 metadata = summary_pb2.SummaryMetadata
 text = Value(tag="note/text_summary",
@@ -63,3 +66,5 @@ for key in "lr", "zero", "model":
     only = plugin_data_pb2.SessionStartInfo()
     only.hparams[key].CopyFrom(info.hparams[key])
     print(only.SerializeToString().hex())
+record(event_pb2.Event(wall_time=1764345605, step=9, summary=summary_pb2.Summary(value=[
+    Value(tag="file", image=summary_pb2.Summary.Image(height=3, width=5, colorspace=3, encoded_image_string=FILE))])))

@@ -157,7 +157,10 @@ without_nccl () {
 test_expect_success 'the timeline has the times and the overlap of the order of DDP' '
     row="^    \| all is queued at once +\| +" &&
     if without_nccl; then grep -E "$row(160.000 \| +){2}" results/summary.md
-    else grep -E "$row(180.000 \| +){2}[0-9.]+ \| +87.5, +87.5 % \| +500.000 " results/summary.md; fi'
+    else
+        grep -E "$row(180.000 \| +){2}[0-9.]+ \| +87.5, +87.5 % \| +500.000 " results/summary.md &&
+            grep -E "^    \| sums over another [^|]*\| +(480.000 \| +){2}" results/summary.md
+    fi'
 test_expect_success 'each kernel and each collective has a row' '
     test "$(grep -cE "^    \| .*, (float|bfloat)[^|]*\|.* % \|" results/summary.md)" -ge 60 && {
         without_nccl || test "$(grep -cE "^    \| .*(all-|scatter|broadcast)[^|]*\| +[0-9]+ \|.* % \|" results/summary.md)" = 12; }'

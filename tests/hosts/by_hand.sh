@@ -248,6 +248,24 @@ seldom '--max_restarts: all machines start again' '
     done && finish_all 0 0 && grep -x 0.1 out.0 && grep -x 3.1 out.1 && grep "restarting all ranks (1 of 1)" err.0 &&
     grep "restarting all ranks (1 of 1)" err.1
 '
+# has_begun_again: ranks of a second start
+has_begun_again () { test -e again.0 || test -e again.1 || test -e again.2 || test -e again.3; }
+# called_off HOST RANK: that rank fails, and while the others still end, the launcher on HOST gets SIGTERM
+called_off () {
+    rm -f told.* again.* up.*
+    for k in 0 1; do
+        by_hand_on $k 2 --max_restarts 1 sh -c "
+            test \$TORCHELASTIC_RESTART_COUNT = 0 || { echo >again.\$RANK; exit 0; }
+            trap \"test -e told.\$RANK || echo >told.\$RANK\" TERM; echo >up.\$RANK
+            while ! test -e go.$1.$2 || { test \$RANK != $2 && ! test -e over.$1.$2; }; do sleep 0.02; done; exit 9" || return 1
+    done
+    await up.0 up.1 up.2 up.3 && wait_for connected 2 && echo >go.$1.$2 &&
+        for rank in 0 1 2 3; do test $rank = "$2" || await told.$rank || return 1; done &&
+        pid=$(guardian_of "$1") && on "$1" kill "$pid" && sleep 0.5 && echo >over.$1.$2 && finish_all 9 9 &&
+        ! has_begun_again && ! grep restarting err.0 err.1 && grep "^accelerate: rank $2 .*exited with status 9" err.0
+}
+launchers 'SIGTERM to a launcher while the ranks end after a failure of others: no restart' 'called_off host2 0'
+seldom 'and after a failure of its own, on each machine' 'called_off host2 3 && called_off host1 0 && called_off host1 2'
 seldom 'a restart that one machine cannot begin' '
     for k in 0 1; do
         by_hand_on $k 2 --max_restarts 1 --log_dir logs$k sh -c "

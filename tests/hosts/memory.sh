@@ -51,22 +51,30 @@ test_expect_success 'ranks of both hosts are killed' '
     strike 1 host1 && strike 2 host2 && strike 3 host1 && finish 0 && all_clean host1 host2'
 test_expect_success 'each time they continue from memory, and the log is that of an undisturbed run' '
     cat out && [ "$(grep -c "continuing from memory, after step" out)" = 3 ] && cmp log plain.log &&
-    [ "$(grep -c "note: checkpoints in memory take up to 4 x what each rank saves, and 2 x that on another host; " out)" = 1 ]'
+    ! grep "this host gets models and optimizers" out &&
+    grep "memory take up to 4 x 1 MiB here, up to 4 x 1 MiB on each other host, and 2 x 1 MiB for copies on another host$" out &&
+    [ "$(grep -c "note: checkpoints in memory take up to 4 times what each rank saves, models and optimizers on each host, and 2 times the rest on another host; " out)" = 1 ]'
+test_expect_success 'the first saves say how much that is' '
+    grep "^accelerate: note: checkpoints in memory of this job take up to [1-9][0-9]* MiB on host1, and [1-9][0-9]* MiB on another host$" out'
+# Its only rank and the process that would get copies of them are stopped, so nothing comes in between.
+strike_without_common () {
+    wait_for has_started 1 && lines=$(wc -l <log) && wait_for has_grown "$lines" && on host2 pkill -STOP -x "resume|accel-copies" &&
+        on host2 "$builddir/tests/hosts/kept" hole && on host2 pkill -9 -x resume
+}
+test_expect_success 'a host without models and optimizers gets them from the other one' '
+    : >log && start --max_restarts 1 --memory_checkpoint_every $every -- --epochs 12 --step_ms 5 --project_dir hole --log log &&
+    strike_without_common && finish 0 && cat out && cmp log plain.log && grep "continuing from memory, after step" out &&
+    grep "RANK 2. accel_load_state: this host gets models and optimizers, 0 MiB, from rank 0" out'
 is_long || skip_rest 'only in the long form'
 seed=${MEMORY_KILLS_SEED:-31} kills=${KILLS:-20} every=2
-# draw COUNT: a number from 1 to COUNT, in $drawn
-draw () {
-    seed=$(((seed * 1103515245 + 12345) % 2147483648))
-    drawn=$((seed / 65536 % $1 + 1))
-}
 # resumed COUNT: the ranks have loaded their state as often
 resumed () {
     [ "$(grep -c "^INFO: .RANK 0. checkpoints in memory take" out)" -ge "$1" ]
 }
 # Any of the three ranks, at any time after the first save of a start.
 strike_any () {
-    draw 99
-    wait_for resumed "$1" && sleep "0.$drawn" && draw 3 || return 1
+    draw 99 1
+    wait_for resumed "$1" && sleep "0.$drawn" && draw 3 1 || return 1
     case $drawn in
     1) on host1 pkill -9 -o -x resume ;;
     2) on host1 pkill -9 -n -x resume ;;

@@ -160,6 +160,7 @@ test_expect_success 'after SIGTERM, the report says what the ranks of all hosts 
 is_long && test_expect_success 'a rank of another host for which ranks waited in vain is named, and that it was stopped' '
     ACCEL_TIMEOUT_MS=20000 && export ACCEL_TIMEOUT_MS && begin_training host1:2,host2:1 && on host2 kill -STOP "$(cat up.2)" &&
     finish 1 && grep "^accelerate: rank [01] (process [0-9]* on host1) exited with status 1$" err &&
+    grep "^accelerate: note: rank 2 (process [0-9]* on host2) was stopped by signal 19 (SIGSTOP), .* at .*; .kill -CONT " err &&
     grep -x "  the ranks of other hosts, when these were told to end:" err && grep -E "^    rank 2: stopped by a signal (in|after) " err &&
     test "$(grep -c "^accelerate: rank" err)" -eq 1 && all_clean host1 host2
 '

@@ -39,7 +39,7 @@ has_lines () { [ -e log ] && [ "$(wc -l <log)" -ge 96 ]; }
 # saved HOW: the report's one line, and the log ends with that step
 saved () {
     cat err && grep "^accelerate: saved step [0-9]* on all ranks, then ended $1$" err && says_one_line &&
-        step=$(sed "s/.*saved step \([0-9]*\).*/\1/" err) && test "$(wc -l <log)" = $((24 * step))
+        step=$(sed -n "s/.*saved step \([0-9]*\).*/\1/p" err) && test "$(wc -l <log)" = $((24 * step))
 }
 # continues: from that step, to the log of a run that was never asked
 continues () {

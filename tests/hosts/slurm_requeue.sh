@@ -45,8 +45,8 @@ test_expect_success 'a signal to one rank: saved on all, requeued, continued' '
     wait_for is_started_again && wait_for has_ended && cat job.log && grep "^finished 3 epochs$" job.log &&
     test "$(wc -l <samples)" = 3024 && test "$(sort -u samples | wc -l)" = 3024
 '
-# Two minutes, and Slurm sometimes fails to start the job again: SLURM_TIME_LIMIT=yes runs it.
-if [ -n "${SLURM_TIME_LIMIT-}" ]; then
+# Two minutes, and Slurm sometimes fails to start the job again: TIME_LIMIT=yes runs it.
+if [ -n "${TIME_LIMIT-}" ]; then
 test_expect_success 'the time limit: saved before it, requeued, continued' '
     rm -rf samples state job.log && GRACE=30 && export GRACE && submit --time=1 -- --step_ms 250 && patience=120 &&
     wait_for is_requeued &&

@@ -23,6 +23,13 @@ test_expect_success 'as many ranks as GPUs, and each is bound to the CPUs near i
         on_gpus "$accelerate" launch --enable_cpu_affinity sh -c "grep Cpus_allowed_list /proc/self/status >cpus.\$RANK" &&
         grep -x "Cpus_allowed_list:	$first" cpus.0 && grep -x "Cpus_allowed_list:	$second" cpus.1
     fi'
+test_expect_success '--bind gpu does that, too, and --report_bindings says so' '
+    rm -f cpus.* && on_gpus "$accelerate" launch --bind gpu --report_bindings \
+        sh -c "grep Cpus_allowed_list /proc/self/status >cpus.\$RANK" 2>error && cat error &&
+    grep -x "Cpus_allowed_list:	$first" cpus.0 && grep "^accelerate: rank 0: on .*, device cuda:0, CPUs $first\(,.*\)\{0,1\}$" error &&
+    if [ -n "$second" ]; then
+        grep -x "Cpus_allowed_list:	$second" cpus.1 && grep "^accelerate: rank 1: on .*, device cuda:1, CPUs $second\(,.*\)\{0,1\}$" error
+    fi'
 test_expect_success 'without the option, none is bound' '
     on_gpus "$accelerate" launch sh -c "grep Cpus_allowed_list /proc/self/status >cpus.\$RANK" &&
     grep Cpus_allowed_list /proc/self/status >mine && cmp mine cpus.0 && cmp mine cpus.1'

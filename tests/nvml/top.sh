@@ -26,6 +26,14 @@ test_expect_success 'a rank that uses the second GPU' '
     top && cat out && grep "^GPU 0 1.6 GB  GPU 1 97% 64 C 84.5 GB$" out && grep "^    0 *$(cat pid) .*B   1  not in accel_open" out'
 test_expect_success 'as JSON' '
     top --json && cat out && sed -n "/\"rank\": 0/,/\"values\"/p" out >rank && grep "\"gpu\": 1," rank && grep "\"use_percent\": 97" out && grep "\"temperature\": 64" out && grep "\"use_percent\": null" out'
+terminal_test 'the screen of one rank has the GPUs, too' '
+    LD_LIBRARY_PATH=$scratch/new TERM=xterm python3 "$srcdir/tests/cli/on_terminal.py" --type "\\r" "GPU 1 97%" \
+        --resize 120 "rank 0, process" --type q "rank 0, process(.|\\n)*GPU 1 97%(.|\\n)*rank 0, process" "$accelerate" top "$(cat launcher)" >screen'
+test_expect_success 'a script around the program that uses the GPU' '
+    cp gpus before && { "$accelerate" launch --quiet --cpu --num_processes 1 sh -c "sh -c \"echo \\\$\\\$ >inner; sleep 1000\"; :" &
+        echo $! >other; } && await inner &&
+    sed "s/^process 1 .*/process 1 $(cat inner) 70000/" before >gpus && kept=$(cat launcher) && cp other launcher && top && cat out &&
+    grep "^    0 .*B   1  not in accel_open" out && "$accelerate" kill "$(cat other)" && cp before gpus && echo "$kept" >launcher'
 test_expect_success 'NVML that fails' '
     echo "fail nvmlInit_v2 999" >>gpus && top && cat out && grep DOING out && ! grep GPU out &&
     sed -i "s/fail .*/fail nvmlDeviceGetCount_v2 15/" gpus && top && ! grep GPU out &&

@@ -402,6 +402,8 @@ do_copy_stream (const struct memory *memory)
     its->begin (opened);
     its->copy (opened, a, bytes, 0);
     its->copy (opened, a, bytes, 32);
+    its->fetch (opened, bytes, a, 0);
+    its->fetch (opened, bytes, a, 32);
     its->end (opened, 0);
     its->follow (opened, 0);
     its->wait (opened, 0);

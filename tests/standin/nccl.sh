@@ -9,9 +9,12 @@ subject='engine nccl'
 cp "$standin/.libs/accel_engine_nccl.so" engines
 STANDIN_DEVICES=4
 export STANDIN_DEVICES
-# Training takes minutes with the thread sanitizer, and has no other threads than calls.
+# With the thread sanitizer, each thread of a kernel has a clock for all others: training takes minutes, and has no other
+# threads of ours than calls.
 calls=
 if grep -q '^SAN_CFLAGS = .*thread' "$builddir/Makefile"; then calls=calls; fi
+# training NAME SCRIPT: a test that trains, or runs many kernels
+training () { [ -n "$calls" ] || test_expect_success "$@"; }
 
 # ---- the stand-in itself ----
 
@@ -63,15 +66,15 @@ if is_long || [ -n "${SCHEDULES-}" ]; then
 fi
 # A wait that is missing is reported, or results are wrong.
 forgotten () { test_exit 1 env STANDIN_SKIP="$1" timeout $patience "$standin/device" 2 training 3 >out 2>error; }
-[ -n "$calls" ] || test_expect_success 'planted: nothing waits for events, on a stream or on the host' '
+training 'planted: nothing waits for events, on a stream or on the host' '
     forgotten cudaStreamWaitEvent && grep "^standin: .*another stream .*, without an event between them" error &&
     forgotten cudaEventSynchronize'
 port=$(free_port)
 learn () { by_hand "$1" "$port" timeout $patience "$standin/gpu" >out && ! grep "^not ok" out && test "$(grep -c "^ok .*on a GPU" out)" = $((3 * $1)); }
-[ -n "$calls" ] || test_expect_success 'digits are learnt on 2 GPUs with the losses and the bits of the CPUs' 'learn 2'
+training 'digits are learnt on 2 GPUs with the losses and the bits of the CPUs' 'learn 2'
 is_long && test_expect_success 'digits are learnt on 3 and 4 GPUs' 'learn 3 && learn 4'
 places () { by_hand "$1" "$port" timeout $patience "$standin/place" >out && test "$(grep -c "^ok" out)" = $((2 * $1)); }
-test_expect_success 'models go to 2 GPUs and back with the bits of the CPUs' 'places 2'
+training 'models go to 2 GPUs and back with the bits of the CPUs' 'places 2'
 is_long && test_expect_success '... in any order of streams' '
     for seed in 1 2; do STANDIN_SEED=$seed places 2 || return 1; done'
 test_expect_success 'ranks of which one leaves its model on the host: the difference is named' '
@@ -84,7 +87,7 @@ digits () {
         by_hand "$1" "$port" timeout $patience "$standin/digits_gpu" --epochs 2 --output_dir gpus >gpus.out &&
         grep ^epoch cpus.out >cpus.lines && grep ^epoch gpus.out | cmp cpus.lines - && cmp cpus/model.safetensors gpus/model.safetensors
 }
-test_expect_success 'examples/digits learns on 2 GPUs, with no line for them' 'digits 2'
+training 'examples/digits learns on 2 GPUs, with no line for them' 'digits 2'
 is_long && test_expect_success 'examples/digits learns on 3 and 4 GPUs' 'places 3 && places 4 && digits 4'
 test_expect_success 'two ranks on one GPU: the reason, and everything works on CPUs' '
     STANDIN_DEVICES=1 timeout $patience "$standin/device" shared >out 2>error && grep "^ok 1" out &&
@@ -99,9 +102,9 @@ test_expect_success 'each operation costs what STANDIN_COSTS says' '
     done'
 # timed RANKS CASES [fp16 | sums]
 timed () { by_hand "$1" "$port" timeout $patience "$standin/timeline" ${3-} >out && ! grep "^not ok" out && test "$(grep -c "^ok" out)" = $(($2 * $1)); }
-test_expect_success 'a step of 2 ranks takes the time of the order of DDP' 'timed 2 262'
-test_expect_success '... in fp16 that of one more all-reduce, and no host waits' 'timed 2 37 fp16'
-test_expect_success '... with sums over another communicator beside the buckets, where NCCL keeps the order' '
+training 'a step of 2 ranks takes the time of the order of DDP' 'timed 2 262'
+training '... in fp16 that of one more all-reduce, and no host waits' 'timed 2 37 fp16'
+training '... with sums over another communicator beside the buckets, where NCCL keeps the order' '
     STANDIN_NCCL_VERSION=22600 NCCL_LAUNCH_ORDER_IMPLICIT=1 timed 2 19 sums'
 is_long && test_expect_success '... of 3 ranks, in any order of streams' 'for seed in 1 2; do STANDIN_SEED=$seed timed 3 262 || return 1; done'
 
@@ -203,7 +206,7 @@ test_expect_success '... it makes no context on other GPUs' '
     STANDIN_LIBCUDA=$scratch/libcuda.so.1 timeout $patience "$standin/nccl_table" contexts >out && test "$(grep -c ^ok out)" -eq 2'
 test_expect_success 'what it asks of NCCL, how long it waits, and what it says and leaves after each failure' '
     timeout $patience "$standin/nccl_script" >out && test "$(grep -c ^ok out)" -eq 134 &&
-    timeout $patience "$standin/nccl_jobs" >out && test "$(grep -c ^ok out)" -eq 119'
+    timeout $patience "$standin/nccl_jobs" >out && test "$(grep -c ^ok out)" -eq 121'
 test_expect_success '... it leaves NCCL in good order, and in another one if it lacks memory or gives up' '
     died ncclCommFinalize && died ncclCommDestroy && ! died ncclCommAbort && test "$(grep -c ^ok out)" -eq 14 &&
     timeout $patience "$standin/nccl_table" fails >out && test "$(grep -c ^ok out)" -eq 7'

@@ -256,6 +256,8 @@ test_splits (void)
     busy_for = 0;
     ok (!accel_engine.wait (group, work, &err), "they end when NCCL has made it");
     is_text (said, "Split @0 7 2; AllReduce @2 0 4096 3 7 0; ", "on the group's communicator");
+    delayed = NULL;
+    ok (!accel_engine.split (comm, -1, 0, &err) && !delayed, "a split comes after nothing on the GPU");
     set_stuck (true);
     accel_engine.start (group, &call, &work, &err);
     ok (!test_after (group, work, 0) && !test_after (group, work, 499) && test_after (group, work, 50),
@@ -576,6 +578,8 @@ test_threads (void)
     progress_thread_wake ();
     pthread_t first = engine.progress.thread;
     pthread_mutex_unlock (&engine.lock);
+    progress_thread_end ();
+    ok (engine.progress.is_there, "a thread stays while there is a communicator");
     await_pause ();
     after_unlock = progress_thread_wake;
     progress_thread_end ();

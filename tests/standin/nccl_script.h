@@ -33,8 +33,12 @@ say (const char *format, ...)
     size_t length = strlen (said);
     va_list args;
     va_start (args, format);
-    vsnprintf (said + length, sizeof said - length, format, args);
+    int more = vsnprintf (said + length, sizeof said - length, format, args);
     va_end (args);
+    if (length + (size_t) more < sizeof said)
+        return;
+    printf ("Bail out! the engine goes on for ever: '%.200s'\n", said);
+    exit (1);
 }
 
 /* The call of `name` that comes after `turn` - 1 others of it has that result; of CUDA, an error. */
@@ -96,6 +100,8 @@ static unsigned yields;
 static bool has_threads; /* a thread passes calls on, whose pauses are of this machine's time */
 static int paused_us;    /* the last one */
 static bool is_stuck; /* no collective ends */
+static unsigned pauses; /* and looks at the clock, since a job was opened */
+enum { MOST_PAUSES = 1000000 };
 
 static bool
 is_held (void)
@@ -109,6 +115,16 @@ set_stuck (bool stuck)
     __atomic_store_n (&is_stuck, stuck, __ATOMIC_RELEASE);
 }
 
+/* A loop without an end lets the clock move or looks at it.  With threads, how often depends on the machine. */
+static void
+note_pause (void)
+{
+    if (has_threads || ++pauses <= MOST_PAUSES)
+        return;
+    printf ("Bail out! the engine waits for ever, after '%s'\n", said);
+    exit (1);
+}
+
 int __wrap_clock_gettime (clockid_t id, struct timespec *now);
 int __real_usleep (useconds_t us);
 int __wrap_usleep (useconds_t us);
@@ -118,6 +134,7 @@ int
 __wrap_clock_gettime (clockid_t id, struct timespec *now)
 {
     int64_t us = id == CLOCK_MONOTONIC ? clock_us : 0;
+    note_pause ();
     *now = (struct timespec){ .tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000 + 999 };
     return 0;
 }
@@ -129,6 +146,7 @@ __wrap_usleep (useconds_t us)
         __atomic_store_n (&paused_us, (int) us, __ATOMIC_RELEASE);
         return __real_usleep (1000);
     }
+    note_pause ();
     clock_us += us;
     if (release_us && clock_us >= release_us)
         set_stuck (false);
@@ -139,6 +157,7 @@ int
 __wrap_sched_yield (void)
 {
     yields++;
+    note_pause ();
     return 0;
 }
 
@@ -635,6 +654,7 @@ try_to_open (void **transport, int rank, int size)
     };
     err = (struct accel_error){ .text = "" };
     looks = looks_until_failure = 0;
+    pauses = 0;
     enum accel_status status = accel_engine.probe (&job, &err);
     return status ? status : accel_engine.open (transport, &job, &err);
 }

@@ -2,302 +2,30 @@
 /* Sharded models that accel_prepare() puts on GPUs: a model and one that is not sharded are trained side by side, and
  * have the same losses and bits.  Ranks as the environment says.
  *
- *   sharded scenes                      in each of the scenes below
- *   sharded refused                     what cannot be sharded on a GPU, or be done with a model that is
- *   sharded launched                    what --use_fsdp divides
+ *   sharded scenes [WORD...]            in each of the scenes below; WORD: "gradients", which are divided, too,
+ *                                       "layers", and parameters, "hybrid2" or "hybrid": the same among each 2 ranks,
+ *                                       "whole": nothing is; "cpu", "nvme": states are offloaded
+ *   sharded refused                     what cannot be sharded on a GPU, or be done with a model that is, or what can:
+ *                                       tied parameters
+ *   sharded launched                    what --use_fsdp and --use_deepspeed divide; with an odd number of ranks,
+ *                                       hybrid strategies become stage 1
  *   sharded run FROM TO WORD...         load the state in folder FROM, and the parameters have its values; train, and
- *                                       save to TO; "-" is neither.  Words: STEPS (0), "sharded", "host", "shares",
- *                                       "async"
- *   sharded fits [sharded]              whether there is enough memory for accel_prepare() */
+ *                                       save to TO; "-" is neither.  Words: STEPS (0), "sharded", "gradients",
+ *                                       "layers", "hybrid2", "hybrid", "coarse", "host", "shares", "async", "cpu",
+ *                                       "nvme"
+ *   sharded fits [sharded|cpu]          whether there is enough memory for accel_prepare()
+ *   sharded fails prepare N [WORD...]   whether ranks agree that rank 1 cannot have its N th piece of memory
+ *   sharded fails host N [WORD...]      ... its N th piece of host memory
+ *   sharded fails load N [WORD]         what a load leaves whose N th copy to the GPU of rank 1 fails
+ *   sharded fails WHAT [WORD...]        ... "pass": for gradients; what a "summon" or "read" (a load) that fails leaves
+ *                                       of parameters; "gather": the end of a layer that cannot be gathered;
+ *                                       "step": whether a step fails, and is not counted */
 #include <config.h>
 
-#include "lib/memory/memory.h"
-#include "tests/must.h"
+#include "lib/comm/comm_object.h"
+#include "tests/allocators.h"
 #include "tests/standin/cuda/standin.h"
-#include "tests/tap.h"
-
-#include <accel/accel.h>
-#include <accel/sharding.h>
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { PARAMETERS = 5, STEPS = 4, MOST = 12000 };
-
-/* Chunks with a rest, without one, and what is not divided: small, or not trained. */
-static const struct {
-    const char *name;
-    int64_t shape[2];
-    bool is_trained;
-} kinds[PARAMETERS] = {
-    { "w0", { 33, 97 }, true }, { "b0", { 97, 1 }, true },      { "w1", { 5, 2047 }, true },
-    { "w2", { 64, 96 }, true }, { "buffer", { 3, 1001 }, false },
-};
-
-/* How both models are trained. */
-struct scene {
-    const char *name;
-    enum accel_dtype dtype; /* 0: float32 */
-    const char *precision;  /* NULL: no */
-    bool is_live;           /* the scaler is on the GPU */
-    bool is_capturable;     /* and so are the optimizer's steps */
-    bool skips;             /* the first two steps, whose gradients are infinite */
-    enum accel_optimizer_kind kind;
-    struct accel_optimizer_options options;
-    struct accel_ddp_options ddp;
-    double clip;       /* the largest norm; 0: any */
-    bool asks_no_norm; /* so the GPU clips by itself */
-    int passes;        /* of a step; 0: 1 */
-    bool has_groups;   /* w1 and w2 have an optimizer of their own, which is made after the first step */
-    uint64_t least;    /* parameters with fewer elements are not divided */
-    bool moves;        /* back to the host and to the GPU again, after each step */
-    bool writes_masters; /* the program has, so they say more than parameters do */
-};
-
-#define ADAMW .kind = ACCEL_ADAMW, .options = { .lr = 0.01, .weight_decay = 0.01 }
-static const struct scene scenes[] = {
-    { "AdamW", ADAMW },
-    { "Adagrad, whose states begin with a number", .kind = ACCEL_ADAGRAD,
-      .options = { .lr = 0.1, .initial_accumulator_value = 0.5 } },
-    { "bfloat16", ADAMW, .dtype = ACCEL_BFLOAT16 },
-    { "bfloat16, masters of the program's", ADAMW, .dtype = ACCEL_BFLOAT16, .writes_masters = true },
-    { "fp16, skipped steps", ADAMW, .precision = "fp16", .skips = true },
-    { "fp16 on the GPU, skipped steps, clipped", ADAMW, .precision = "fp16", .is_live = true, .is_capturable = true,
-      .skips = true, .clip = 3, .asks_no_norm = true },
-    { "clipped", ADAMW, .clip = 3 },
-    { "sent in 16 bits", ADAMW, .ddp = { .comm_hook = ACCEL_COMM_HOOK_BF16 } },
-    { "accumulated", ADAMW, .passes = 3, .clip = 3 },
-    { "two optimizers, one of which comes late", .kind = ACCEL_SGD, .options = { .lr = 0.1, .momentum = 0.9 },
-      .has_groups = true },
-    { "small ones are whole", ADAMW, .least = 7000 },
-    { "to the host and back", ADAMW, .dtype = ACCEL_BFLOAT16, .moves = true },
-};
-
-static const struct scene *scene = &scenes[0];
-static float values[MOST], before[MOST];
-
-struct net {
-    struct accel *acc;
-    struct accel_model *model;
-    struct accel_optimizer *optimizer, *late;
-    struct accel_tensor data[PARAMETERS], grads[PARAMETERS];
-    int step, pass;
-    double loss;
-};
-
-static enum accel_dtype
-dtype_of_scene (void)
-{
-    return scene->dtype ? scene->dtype : ACCEL_FLOAT32;
-}
-
-/* Elements of a tensor, wherever it is. */
-static size_t
-get (const DLTensor *tensor, float *into)
-{
-    static char bytes[MOST * sizeof (float)];
-    size_t count = accel_tensor_count (tensor);
-    MUST (memory_of (tensor->device)->read (tensor->device, bytes, tensor->data, count * tensor->dtype.bits / 8, &err));
-    MUST (accel_convert (bytes, accel_dtype_from_dl (tensor->dtype), into, ACCEL_FLOAT32, count, &err));
-    return count;
-}
-
-static void
-put (const DLTensor *tensor, const float *from)
-{
-    static char bytes[MOST * sizeof (float)];
-    size_t count = accel_tensor_count (tensor);
-    MUST (accel_convert (from, ACCEL_FLOAT32, bytes, accel_dtype_from_dl (tensor->dtype), count, &err));
-    memory_of (tensor->device)->write (tensor->device, tensor->data, bytes, count * tensor->dtype.bits / 8);
-}
-
-static void
-fill (struct net *net)
-{
-    for (int i = 0; i < PARAMETERS; i++) {
-        size_t count = accel_tensor_count (&net->data[i].dl);
-        for (size_t j = 0; j < count; j++)
-            values[j] = accel_process_index (net->acc) ? 0 : (float) ((j * 31 + (size_t) i) % 64) / 64 - 0.5F;
-        put (&net->data[i].dl, values);
-        DLTensor *master = scene->writes_masters ? accel_model_master (net->model, (size_t) i) : NULL;
-        for (size_t j = 0; master && j < count; j++)
-            ((float *) master->data)[j] += 0.3F / (float) (j + 1);
-    }
-}
-
-static void
-create (struct net *net, struct accel *acc, bool is_sharded)
-{
-    const struct accel_sharding_options sharding
-        = { .strategy = is_sharded ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE, .min_num_params = scene->least };
-    const struct accel_param_group groups[] = { { .match = "w1,w2", .skip = true }, { .match = "w0,b0" } };
-    struct accel_optimizer_options options = scene->options;
-    struct accel_parameter parameters[PARAMETERS];
-    *net = (struct net){ .acc = acc };
-    for (int i = 0; i < PARAMETERS; i++) {
-        MUST (accel_tensor_init (&net->data[i], dtype_of_scene (), 2, kinds[i].shape, &err));
-        MUST (accel_tensor_init (&net->grads[i], dtype_of_scene (), 2, kinds[i].shape, &err));
-        parameters[i] = (struct accel_parameter){ kinds[i].name, &net->data[i].dl,
-                                                  kinds[i].is_trained ? &net->grads[i].dl : NULL };
-    }
-    MUST (accel_model_create (&net->model, parameters, PARAMETERS, &err));
-    MUST (accel_model_set_sharding (net->model, &sharding, &err));
-    MUST (accel_model_set_ddp (net->model, &scene->ddp, &err));
-    options.capturable = scene->is_capturable ? ACCEL_YES : ACCEL_DEFAULT;
-    options.groups = groups;
-    options.group_count = scene->has_groups ? 2 : 0;
-    MUST (accel_optimizer_create (&net->optimizer, net->model, scene->kind, &options, &err));
-    fill (net);
-}
-
-static void
-prepare (struct net *net, bool is_sharded, bool is_on_gpu)
-{
-    bool is_alone = accel_num_processes (net->acc) == 1;
-    MUST (accel_prepare (net->acc, &err, net->model, net->optimizer));
-    if (accel_model_sharding (net->model)
-            != (is_sharded && !is_alone ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE)
-        || (net->data[0].dl.device.device_type == kDLCUDA) != is_on_gpu)
-        must (ACCEL_ERR_INVALID, "the model is not sharded, or not on a GPU");
-}
-
-static void
-end (struct net *net)
-{
-    accel_optimizer_destroy (net->optimizer);
-    accel_optimizer_destroy (net->late);
-    accel_model_destroy (net->model);
-}
-
-/* ---- training ---- */
-
-static float
-input (const struct net *net, int parameter, size_t element)
-{
-    size_t rank = (size_t) accel_process_index (net->acc);
-    return (float) ((element * 7 + rank * 5 + (size_t) (net->step * 3 + net->pass * 11 + parameter)) % 32) / 16 - 1;
-}
-
-static enum accel_status
-backward (void *user, float scale, struct accel_error *error)
-{
-    struct net *net = user;
-    enum accel_status status = ACCEL_OK;
-    (void) scale;
-    scale = accel_loss_scale (net->acc);
-    for (int i = PARAMETERS; i-- > 0 && !status;) {
-        if (!kinds[i].is_trained)
-            continue;
-        size_t count = get (&net->data[i].dl, values);
-        get (&net->grads[i].dl, before);
-        for (size_t j = 0; j < count; j++)
-            before[j] += scale * (0.25F * values[j] + input (net, i, j));
-        if (scene->skips && net->step < 2)
-            before[0] = INFINITY;
-        put (&net->grads[i].dl, before);
-        status = accel_grad_ready (net->model, (size_t) i, error);
-    }
-    return status;
-}
-
-static void
-clip (struct net *net)
-{
-    float norm;
-    if (scene->clip > 0 && scene->asks_no_norm)
-        MUST (accel_clip_grad_norm (net->model, scene->clip, NULL, NULL, &err));
-    else if (scene->clip > 0) {
-        MUST (accel_clip_grad_norm (net->model, scene->clip, &norm, NULL, &err));
-        net->loss += (double) norm;
-    }
-}
-
-static void
-need_late (struct net *net)
-{
-    const struct accel_optimizer_options options = { .lr = 0.1, .initial_accumulator_value = 0.25,
-                                                     .groups = (struct accel_param_group[]){ { .match = "w1,w2" },
-                                                                             { .match = "w0,b0", .skip = true } },
-                                                     .group_count = 2 };
-    if (!scene->has_groups || net->late)
-        return;
-    MUST (accel_optimizer_create (&net->late, net->model, ACCEL_ADAGRAD, &options, &err));
-    MUST (accel_prepare (net->acc, &err, net->late));
-}
-
-static void
-train (struct net *net)
-{
-    int passes = scene->passes ? scene->passes : 1;
-    net->loss = 0;
-    for (net->pass = 0; net->pass < passes; net->pass++) {
-        bool is_held = net->pass + 1 < passes;
-        for (int i = 0; i < PARAMETERS; i++) {
-            size_t count = get (&net->data[i].dl, values);
-            for (size_t j = 0; j < count; j++)
-                net->loss += (double) values[j] * (double) input (net, i, j);
-        }
-        if (is_held)
-            MUST (accel_no_sync (net->acc, net->model, &err));
-        accel_set_sync_gradients (net->acc, !is_held);
-        MUST (accel_backward (net->acc, net->model, 1, backward, net, &err));
-        if (is_held)
-            MUST (accel_no_sync_end (net->acc, net->model, &err));
-    }
-    clip (net);
-    MUST (accel_optimizer_step (net->optimizer, &err));
-    if (net->late)
-        MUST (accel_optimizer_step (net->late, &err));
-    need_late (net);
-    MUST (accel_optimizer_zero_grad (net->optimizer, &err));
-    if (net->late)
-        MUST (accel_optimizer_zero_grad (net->late, &err));
-    net->step++;
-}
-
-static struct accel *
-open_job (bool is_on_host)
-{
-    const struct accel_grad_scaler scaler = { .on_device = scene->is_live ? ACCEL_YES : ACCEL_NO };
-    const struct accel_options options = { .mixed_precision = scene->precision, .grad_scaler = &scaler,
-                                           .device_placement = is_on_host ? ACCEL_NO : ACCEL_DEFAULT };
-    struct accel *acc;
-    MUST (accel_open (&acc, &options, &err));
-    if (accel_device (acc).device_type != kDLCUDA)
-        must (ACCEL_ERR_SYSTEM, "there is no GPU");
-    return acc;
-}
-
-static bool
-is_same (const struct net *a, const struct net *b)
-{
-    for (int i = 0; i < PARAMETERS; i++) {
-        size_t bytes = get (&a->data[i].dl, values) * sizeof *values;
-        get (&b->data[i].dl, before);
-        if (memcmp (values, before, bytes))
-            return false;
-    }
-    return true;
-}
-
-static void
-move (struct net *net, bool is_sharded)
-{
-    MUST (accel_unwrap_model (net->acc, net->model, &err));
-    prepare (net, is_sharded, true);
-}
-
-/* What the sharded one has of the states of @parameter can be asked for where it has all of them. */
-static void
-check_states (const struct net *net, const char *state)
-{
-    bool is_alone = accel_num_processes (net->acc) == 1;
-    const DLTensor *large = accel_optimizer_state_tensor (net->optimizer, 2, state);
-    const DLTensor *small = accel_optimizer_state_tensor (net->optimizer, 1, state);
-    ok (!large == !is_alone && small && small->device.device_type == kDLCUDA,
-        "accel_optimizer_state_tensor() has those states that are whole");
-}
+#include "tests/standin/sharded_net.h"
 
 static void
 play (void)
@@ -312,7 +40,7 @@ play (void)
     for (int i = 0; i < STEPS && good; i++) {
         train (&plain);
         train (&sharded);
-        good = plain.loss == sharded.loss && isfinite (plain.loss);
+        good = is_near (plain.loss, sharded.loss) && isfinite (plain.loss);
         if (!good)
             diag ("step %d: the loss is %.9g, but %.9g without sharding", i, sharded.loss, plain.loss);
         if (scene->moves) {
@@ -341,7 +69,7 @@ run (const char *from, const char *to, int count, char **words)
     struct net net;
     scene = &scenes[2];
     for (int i = 0; i < count; i++) {
-        is_sharded = is_sharded || !strcmp (words[i], "sharded");
+        is_sharded = set_strategy (words[i]) || is_sharded || !strcmp (words[i], "sharded");
         is_on_host = is_on_host || !strcmp (words[i], "host");
         is_async = is_async || !strcmp (words[i], "async");
         if (!strcmp (words[i], "shares"))
@@ -372,6 +100,30 @@ run (const char *from, const char *to, int count, char **words)
     end (&net);
     accel_close (acc);
     ok (true, "saved");
+}
+
+/* Masters are made anew from parameters that have been loaded, before these are collected. */
+static void
+save_summoned (void)
+{
+    const struct accel_save_model_options masters = { .precision = ACCEL_SAVE_MASTERS };
+    struct accel *acc = open_job (false);
+    struct net plain, net;
+    scene = &scenes[2];
+    create (&plain, acc, false);
+    create (&net, acc, true);
+    prepare (&plain, false, true);
+    prepare (&net, true, true);
+    MUST (accel_save_model (acc, net.model, "summoned", NULL, &err));
+    MUST (accel_load_model (acc, net.model, "summoned", NULL, NULL, &err));
+    MUST (accel_summon_full_params (net.model, &err));
+    MUST (accel_save_model (acc, net.model, "summoned", &masters, &err));
+    MUST (accel_summon_full_params_end (net.model, &err));
+    MUST (accel_load_model (acc, net.model, "summoned", NULL, NULL, &err));
+    ok (is_same (&plain, &net), "masters that are saved within a summons");
+    end (&plain);
+    end (&net);
+    accel_close (acc);
 }
 
 /* ---- memory, and what is refused ---- */
@@ -410,13 +162,15 @@ fit (bool is_sharded)
 {
     const struct accel_optimizer_options options = { .lr = 0.01, .amsgrad = ACCEL_YES };
     const struct accel_sharding_options sharding
-        = { .strategy = is_sharded ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE };
+        = { .strategy = is_sharded ? ACCEL_SHARDING_OPTIMIZER : ACCEL_SHARDING_NONE,
+            .offload_optimizer_device = offload };
     struct accel *acc = open_job (false);
     struct large large;
     enum accel_status status = prepare_large (&large, acc, &sharding, ACCEL_ADAM, &options);
     if (!status)
         MUST (accel_optimizer_step (large.optimizer, &err));
-    ok (status == (is_sharded ? ACCEL_OK : ACCEL_ERR_NOMEM), "%s: %s", is_sharded ? "fits" : "does not fit",
+    bool fits = is_sharded || offload > ACCEL_OFFLOAD_NONE;
+    ok (status == (fits ? ACCEL_OK : ACCEL_ERR_NOMEM), "%s: %s", fits ? "fits" : "does not fit",
         status ? err.text : "");
     end_large (&large);
     accel_close (acc);
@@ -424,20 +178,19 @@ fit (bool is_sharded)
 
 /* What fails after the model was placed: large states are back where they were, which is anywhere. */
 static void
-refuse_offloading (struct accel *acc)
+fail_placed (struct accel *acc)
 {
-    const struct accel_sharding_options offloaded
-        = { .strategy = ACCEL_SHARDING_OPTIMIZER, .offload_optimizer_device = ACCEL_OFFLOAD_NVME,
-            .offload_optimizer_nvme_path = "." };
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_OPTIMIZER };
     const struct accel_optimizer_options options = { .lr = 0.01, .initial_accumulator_value = 0.5 };
     struct large large;
-    enum accel_status status = prepare_large (&large, acc, &offloaded, ACCEL_ADAGRAD, &options);
+    setenv ("STANDIN_FAIL", "ncclBroadcast:1:5", true); /* an argument, which leaves everything as it is */
+    enum accel_status status = prepare_large (&large, acc, &sharding, ACCEL_ADAGRAD, &options);
+    unsetenv ("STANDIN_FAIL");
     const DLTensor *state = accel_optimizer_state_tensor (large.optimizer, 0, "sum");
     size_t wrong = 0;
     for (size_t i = 0; i < accel_tensor_count (state); i++)
         wrong += ((float *) state->data)[i] != 0.5F;
-    ok (status == ACCEL_ERR_UNSUPPORTED && !wrong && strstr (err.text, "only models in host memory can be offloaded"),
-        "offloading: %zu elements differ: %s", wrong, err.text);
+    ok (status && !wrong, "no model on the GPU: %zu elements differ: %s", wrong, err.text);
     end_large (&large);
 }
 
@@ -468,7 +221,7 @@ refuse_left (void)
     struct net net;
     create (&net, acc, false);
     prepare (&net, false, true);
-    setenv ("STANDIN_FAIL", "cudaMemcpyAsync:1:2", true);
+    setenv ("STANDIN_FAIL", "cudaMemcpyAsync:2:2", true); /* the first one is that of fail_placed() */
     accel_close (acc);
     unsetenv ("STANDIN_FAIL");
     bool is_left = net.data[0].dl.device.device_type == kDLCUDA;
@@ -523,48 +276,317 @@ load_custom (struct accel *acc)
     end (&net);
 }
 
+/* Two names of one tensor, which rank 0 has on the host already when all collect the second one. */
+static void
+save_tied (struct accel *acc)
+{
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_FULL_SHARD };
+    const int64_t count = 9001;
+    struct net net = { .acc = acc };
+    MUST (accel_tensor_init (&net.data[0], ACCEL_BFLOAT16, 1, &count, &err));
+    for (int i = 0; i < 2; i++)
+        MUST (accel_tensor_init (&net.grads[i], ACCEL_BFLOAT16, 1, &count, &err));
+    const struct accel_parameter parameters[] = { { "a", &net.data[0].dl, &net.grads[0].dl },
+                                                  { "b", &net.data[0].dl, &net.grads[1].dl } };
+    MUST (accel_model_create (&net.model, parameters, 2, &err));
+    MUST (accel_model_set_sharding (net.model, &sharding, &err));
+    MUST (accel_optimizer_create (&net.optimizer, net.model, ACCEL_ADAMW,
+                                  &(struct accel_optimizer_options){ .lr = 0.01 }, &err));
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (float) (i % 101);
+    put (&net.data[0].dl, values);
+    MUST (accel_prepare (acc, &err, net.model, net.optimizer));
+    MUST (accel_save_state (acc, "tied", &err));
+    MUST (accel_save_model (acc, net.model, "tied_model", NULL, &err));
+    MUST (accel_load_model (acc, net.model, "tied_model", NULL, NULL, &err));
+    MUST (accel_load_state (acc, "tied", &err));
+    MUST (accel_summon_full_params (net.model, &err));
+    get (&net.data[0].dl, before);
+    MUST (accel_summon_full_params_end (net.model, &err));
+    ok (!memcmp (values, before, (size_t) count * sizeof *values), "tied parameters are saved and loaded");
+    end (&net);
+}
+
 static void
 refuse (void)
 {
     struct accel *acc = open_job (false);
     struct net net;
-    static const enum accel_sharding strategies[] = { ACCEL_SHARDING_SHARD_GRAD_OP, ACCEL_SHARDING_FULL_SHARD };
-    for (size_t i = 0; i < 2; i++) {
-        const struct accel_sharding_options sharding = { .strategy = strategies[i] };
-        create (&net, acc, false);
-        MUST (accel_model_set_sharding (net.model, &sharding, &err));
-        enum accel_status status = accel_prepare (acc, &err, net.model);
-        ok (status == ACCEL_ERR_UNSUPPORTED && net.data[0].dl.device.device_type == kDLCPU
-                && strstr (err.text, "only the states of optimizers can be divided"), "stage %zu: %s", i + 2, err.text);
-        const struct accel_sharding_options good = { .strategy = ACCEL_SHARDING_OPTIMIZER };
-        MUST (accel_model_set_sharding (net.model, &good, &err));
-        prepare (&net, true, true);
-        train (&net);
-        end (&net);
-    }
-    refuse_offloading (acc);
+    const struct accel_sharding_options sharding = { .strategy = ACCEL_SHARDING_HYBRID_SHARD_ZERO2, .group_size = 3 };
+    create (&net, acc, false);
+    MUST (accel_model_set_sharding (net.model, &sharding, &err));
+    enum accel_status status = accel_prepare (acc, &err, net.model);
+    ok (status == ACCEL_ERR_UNSUPPORTED && net.data[0].dl.device.device_type == kDLCPU
+            && strstr (err.text, "group_size does not divide"), "groups: %s", err.text);
+    const struct accel_sharding_options good = { .strategy = ACCEL_SHARDING_OPTIMIZER };
+    MUST (accel_model_set_sharding (net.model, &good, &err));
+    prepare (&net, true, true);
+    train (&net);
+    end (&net);
     refuse_capture (acc);
     refuse_group (acc);
     load_custom (acc);
+    save_tied (acc);
+    fail_placed (acc);
     accel_close (acc);
     refuse_left ();
 }
 
-/* With --use_fsdp, whose default is stage 3. */
+/* ---- what fails ---- */
+
+static bool was_called;
+
+static enum accel_status
+note_call (void *user, float scale, struct accel_error *why)
+{
+    (void) user, (void) scale, (void) why;
+    was_called = true;
+    return ACCEL_OK;
+}
+
+/* Ranks make the same collectives, and so have an error or not. */
+static void
+fail_prepare (const char *turn, bool is_host)
+{
+    struct accel *acc = open_job (false);
+    bool fails = accel_process_index (acc) == 1;
+    struct net net;
+    char plan[64];
+    snprintf (plan, sizeof plan, "cudaMallocFromPoolAsync:%s:700", turn);
+    create (&net, acc, true);
+    if (fails && is_host)
+        calls_left = strtol (turn, NULL, 10);
+    else if (fails)
+        setenv ("STANDIN_FAIL", plan, true);
+    enum accel_status status = accel_prepare (acc, &err, net.model, net.optimizer);
+    calls_left = -1;
+    unsetenv ("STANDIN_FAIL");
+    bool is_told = strstr (err.text, "of rank 1: ") || strstr (err.text, "rank 1 gave up")
+                   || (is_host && status == ACCEL_ERR_NOMEM);
+    ok (!status || is_told || (fails && !is_host), "%s", status ? err.text : "prepared");
+    end (&net);
+    accel_close (acc);
+}
+
+static void
+fail_pass (void)
+{
+    struct accel *acc = open_job (false);
+    bool fails = accel_process_index (acc) == 1;
+    struct net net;
+    create (&net, acc, true);
+    prepare (&net, true, true);
+    if (fails)
+        setenv ("STANDIN_FAIL", "cudaMallocFromPoolAsync:1:700", true);
+    enum accel_status status = accel_backward (acc, net.model, 1, note_call, NULL, &err);
+    unsetenv ("STANDIN_FAIL");
+    if (!fails && !status) /* it has queued its averages, and waits */
+        status = accel_wait_for_everyone (acc, &err);
+    ok (status && was_called == !fails, "no pass without gradients: %s", err.text);
+    end (&net);
+    accel_close (acc);
+}
+
+/* The model is home with its chunks, and compared with what it was. */
+static void
+check_home (struct net *net, const char *what)
+{
+    struct net plain;
+    accel_close (net->acc);
+    struct accel *acc = net->acc = open_job (false);
+    prepare (net, true, true);
+    create (&plain, acc, false);
+    prepare (&plain, false, true);
+    ok (is_same (&plain, net), "%s leaves parameters as they were", what);
+    end (&plain);
+    end (net);
+    accel_close (acc);
+}
+
+static void
+fail_summon (void)
+{
+    struct accel *acc = open_job (false);
+    struct net net;
+    create (&net, acc, true);
+    prepare (&net, true, true);
+    setenv ("STANDIN_FAIL", "ncclAllGather:1:2", true);
+    enum accel_status status = accel_summon_full_params (net.model, &err);
+    unsetenv ("STANDIN_FAIL");
+    ok (status, "a summons: %s", err.text);
+    MUST (accel_summon_full_params_end (net.model, &err));
+    check_home (&net, "it");
+}
+
+/* A layer whose copies have begun, and whose gathering is refused. */
+static void
+fail_gather (void)
+{
+    static const size_t layer[] = { 0, 2, 3 };
+    struct accel *acc = open_job (false);
+    struct net net;
+    create (&net, acc, true);
+    prepare (&net, true, true);
+    train (&net);
+    comm_give_up (accel_world (acc), "a test");
+    enum accel_status status = accel_layer_begin (net.model, layer, 3, &err);
+    ok (status, "a layer: %s", err.text);
+    end (&net);
+    accel_close (acc);
+}
+
+/* Without memory for parameters that are lent to the GPU, or with sums that were aborted while the host waited. */
+static void
+fail_step (void)
+{
+    for (int is_aborted = 1; is_aborted >= 0; is_aborted--) { /* an error of the GPU stays */
+        struct accel *acc = open_job (false);
+        struct net net;
+        create (&net, acc, true);
+        prepare (&net, true, true);
+        train (&net);
+        MUST (accel_backward (acc, net.model, 1, backward, &net, &err));
+        if (is_aborted)
+            comm_give_up (accel_world (acc), "a test");
+        else
+            setenv ("STANDIN_FAIL", "cudaMallocFromPoolAsync:1:1", true);
+        enum accel_status status = accel_optimizer_step (net.optimizer, &err);
+        unsetenv ("STANDIN_FAIL");
+        ok (status && (is_aborted || accel_optimizer_step_count (net.optimizer) == 1), "a step: %s", err.text);
+        end (&net);
+        accel_close (acc);
+    }
+}
+
+/* Of 8-bit tensors, which is known after a parameter has been opened. */
+static void
+fail_read (void)
+{
+    struct accel *acc = open_job (false);
+    struct net eight, net;
+    scene = &eight_bits;
+    create (&eight, acc, false);
+    accel_model_narrow (eight.model);
+    MUST (accel_save_model (acc, eight.model, "eight", NULL, &err));
+    end (&eight);
+    scene = &scenes[0];
+    create (&net, acc, true);
+    prepare (&net, true, true);
+    enum accel_status status = accel_load_model (acc, net.model, "eight", NULL, NULL, &err);
+    ok (status == ACCEL_ERR_UNSUPPORTED, "a load: %s", status ? err.text : "");
+    check_home (&net, "it");
+}
+
+/* Rank 1 cannot copy to its GPU.  All ranks know, the models can be trained, and the next load has all. */
+static void
+fail_load (const char *turn)
+{
+    struct accel *acc = open_job (false);
+    struct net plain, net;
+    char plan[64];
+    snprintf (plan, sizeof plan, "cudaMemcpyAsync:%s:2", turn);
+    create (&plain, acc, false);
+    prepare (&plain, false, true);
+    create (&net, acc, true);
+    prepare (&net, true, true);
+    train (&plain);
+    train (&net);
+    MUST (accel_save_state (acc, "loads", &err));
+    if (accel_process_index (acc) == 1)
+        setenv ("STANDIN_FAIL", plan, true);
+    enum accel_status status = accel_load_state (acc, "loads", &err);
+    unsetenv ("STANDIN_FAIL");
+    bool is_known = !status || strstr (err.text, "cudaMemcpyAsync: out of memory");
+    diag ("%s", status ? err.text : "loaded");
+    train (&net);
+    train (&plain);
+    MUST (accel_load_state (acc, "loads", &err));
+    ok (is_known && is_same (&plain, &net), "a load after one that %s", status ? "failed" : "did not fail");
+    end (&net);
+    end (&plain);
+    accel_close (acc);
+}
+
+static void
+fail (int count, char **words)
+{
+    bool is_set = false;
+    for (int i = 1; i < count; i++)
+        is_set = set_strategy (words[i]) || is_set;
+    if (!is_set)
+        set_strategy (!strcmp (*words, "pass") ? "gradients" : "layers");
+    if (count > 1 && (!strcmp (*words, "prepare") || !strcmp (*words, "host")))
+        fail_prepare (words[1], !strcmp (*words, "host"));
+    else if (count > 1 && !strcmp (*words, "load"))
+        fail_load (words[1]);
+    else if (!strcmp (*words, "pass"))
+        fail_pass ();
+    else if (!strcmp (*words, "summon"))
+        fail_summon ();
+    else if (!strcmp (*words, "gather"))
+        fail_gather ();
+    else if (!strcmp (*words, "step"))
+        fail_step ();
+    else
+        fail_read ();
+}
+
+/* All ranks follow addresses, or none. */
+static void
+refuse_silence (void)
+{
+    struct accel *acc = open_job (false);
+    struct net net;
+    setenv ("ACCELERATE_USE_FSDP", "true", true);
+    group_size = 0;
+    is_silent = accel_process_index (acc) == 1;
+    create (&net, acc, true);
+    enum accel_status status = accel_prepare (acc, &err, net.model, net.optimizer);
+    ok (status == ACCEL_ERR_INVALID && strstr (err.text, "on rank 1 differ from those on rank 0"),
+        "a rank that says nothing: %s", status ? err.text : "");
+    end (&net);
+    accel_close (acc);
+}
+
+/* With the launcher's variables. */
 static void
 launched (void)
 {
-    const struct accel_sharding_options by_launcher = { .min_num_params = 0 };
-    struct net net;
-    setenv ("ACCELERATE_USE_FSDP", "true", 1);
-    struct accel *acc = open_job (false);
-    create (&net, acc, false);
-    MUST (accel_model_set_sharding (net.model, &by_launcher, &err));
-    prepare (&net, true, true);
-    train (&net);
-    ok (accel_model_sharding (net.model) == ACCEL_SHARDING_OPTIMIZER, "what the launcher is asked for becomes stage 1");
-    end (&net);
-    accel_close (acc);
+    static const struct {
+        const char *used, *name, *value;
+        enum accel_sharding becomes;
+        int scene;
+        bool is_silent;
+    } cases[] = {
+        { "FSDP", "FSDP_SHARDING_STRATEGY", "FULL_SHARD", ACCEL_SHARDING_OPTIMIZER, 8, true },
+        { "FSDP", "FSDP_SHARDING_STRATEGY", "FULL_SHARD", ACCEL_SHARDING_FULL_SHARD, 8, false },
+        { "FSDP", "FSDP_SHARDING_STRATEGY", "SHARD_GRAD_OP", ACCEL_SHARDING_SHARD_GRAD_OP, 8, false },
+        { "FSDP", "FSDP_SHARDING_STRATEGY", "HYBRID_SHARD", ACCEL_SHARDING_HYBRID_SHARD, 8, false },
+        { "FSDP", "FSDP_SHARDING_STRATEGY", "HYBRID_SHARD_ZERO2", ACCEL_SHARDING_HYBRID_SHARD_ZERO2, 8, false },
+        { "FSDP", "FSDP_SHARDING_STRATEGY", "SHARD_GRAD_OP", ACCEL_SHARDING_OPTIMIZER, 7, false }, /* comm_hook */
+        { "DEEPSPEED", "ACCELERATE_DEEPSPEED_ZERO_STAGE", "3", ACCEL_SHARDING_FULL_SHARD, 8, false },
+        { "DEEPSPEED", "ACCELERATE_DEEPSPEED_ZERO_STAGE", "2", ACCEL_SHARDING_SHARD_GRAD_OP, 8, false },
+        { "DEEPSPEED", "ACCELERATE_DEEPSPEED_ZERO_STAGE", "2", ACCEL_SHARDING_OPTIMIZER, 8, true },
+        { "DEEPSPEED", "ACCELERATE_DEEPSPEED_ZERO_STAGE", "1", ACCEL_SHARDING_OPTIMIZER, 8, true },
+    };
+    const char *ranks = getenv ("WORLD_SIZE");
+    bool has_pairs = !ranks || strtol (ranks, NULL, 10) % 2 == 0; /* of which hybrid strategies have groups */
+    by_launcher = is_coarse = true;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char used[64];
+        snprintf (used, sizeof used, "ACCELERATE_USE_%s", cases[i].used);
+        setenv (used, "true", true);
+        setenv (cases[i].name, cases[i].value, true);
+        diag ("%s=%s%s", cases[i].name, cases[i].value, cases[i].is_silent ? ", and the program says nothing" : "");
+        strategy = has_pairs || cases[i].becomes < ACCEL_SHARDING_HYBRID_SHARD ? cases[i].becomes
+                                                                               : ACCEL_SHARDING_OPTIMIZER;
+        is_silent = cases[i].is_silent;
+        scene = &scenes[cases[i].scene];
+        play ();
+        unsetenv (used);
+        unsetenv (cases[i].name);
+    }
+    refuse_silence ();
 }
 
 int
@@ -574,15 +596,23 @@ main (int argc, char **argv)
     if (!strcmp (what, "run") && argc > 3)
         run (argv[2], argv[3], argc - 4, argv + 4);
     else if (!strcmp (what, "fits"))
-        fit (argc > 2);
+        fit (argc > 2 && !set_strategy (argv[2]) && offload <= ACCEL_OFFLOAD_NONE);
+    else if (!strcmp (what, "fails") && argc > 2)
+        fail (argc - 2, argv + 2);
     else if (!strcmp (what, "refused"))
         refuse ();
     else if (!strcmp (what, "launched"))
         launched ();
-    else
+    else {
+        for (int i = 2; i < argc; i++)
+            set_strategy (argv[i]);
         for (size_t i = 0; i < sizeof scenes / sizeof *scenes; i++) {
             scene = &scenes[i];
-            play ();
+            if (has_layers () || !scene->ddp.comm_hook) /* which it refuses */
+                play ();
         }
+        if (strategy == ACCEL_SHARDING_FULL_SHARD)
+            save_summoned ();
+    }
     return done_testing ();
 }

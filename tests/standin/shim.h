@@ -44,7 +44,20 @@ shim_aligned (T pointer, size_t bytes)
     }
     return pointer;
 }
-#define ALIGNED(pointer, bytes) shim_aligned (pointer, bytes)
+
+/* The bytes of accesses to several elements at once, for packs.h.  All threads of a kernel count them. */
+extern "C" {
+__attribute__ ((weak)) unsigned long standin_packed;
+}
+
+template <class T> static inline T
+shim_packed (T pointer, size_t bytes)
+{
+    if (bytes > sizeof *pointer)
+        __atomic_fetch_add (&standin_packed, bytes, __ATOMIC_RELAXED);
+    return shim_aligned (pointer, bytes);
+}
+#define ALIGNED(pointer, bytes) shim_packed (pointer, bytes)
 
 template <class T> static inline T
 atomicOr (T *address, std::common_type_t<T> value)

@@ -3,19 +3,15 @@
 # ZeRO-1 by public calls, as in the port of llm.c's GPU trainer (tests/gpu/llmc/): zero1.c trains with the same bits on
 # 1, 2 and 4 GPUs, in any order of streams, on a stream of collectives of its own, and from a checkpoint.
 . "${srcdir:-.}/tests/testlib.sh"
-subject='optimizers that programs shard'
+subject='optimizers that programs shard' gpus=4
 . "$srcdir/tests/standin/module.sh"
-cp "$standin/.libs/accel_engine_nccl.so" engines
-STANDIN_DEVICES=4
-export STANDIN_DEVICES
-port=$(free_port)
 # train RANKS FOLDER [WORD...]: all ranks end with the parameters, and the norms, of one rank
 train () {
-    ranks=$1 name=$2
+    count=$1 name=$2
     shift 2
     { test -d "$name" || mkdir "$name"; } &&
-        (cd "$name" && by_hand "$ranks" "$port" timeout $patience "$standin/zero1" params "$@" >out) &&
-        for rank in $(seq 0 $((ranks - 1))); do cmp one/params.0 "$name/params.$rank" || return 1; done
+        (cd "$name" && ranks "$count" zero1 params "$@" >out) &&
+        for rank in $(seq 0 $((count - 1))); do cmp one/params.0 "$name/params.$rank" || return 1; done
 }
 test_expect_success 'one rank' 'train 1 one && test "$(grep -c "^step" one/out)" = 6 && ! grep -E "norm (0|nan|inf)" one/out'
 for ranks in 2 4; do

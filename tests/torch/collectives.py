@@ -125,6 +125,26 @@ def strides():
 
 
 @check
+def lists():
+    """What PyTorch's own tests of gloo expect of several tensors in one call, and of futures."""
+
+    def call(group):
+        options = dist.BroadcastOptions()
+        options.rootRank, options.rootTensor = 0, 1
+        pair = [sample(3, torch.float32), sample(3, torch.float32, 1)]
+        group.broadcast(pair, options).wait()
+        twice = sample(3, torch.float32)
+        group.allreduce_coalesced([twice, twice, sample(3, torch.float32)]).wait()
+        rows = [torch.zeros(3) for _ in range(size)]
+        value = dist.all_gather(rows, sample(3, torch.float32), group, True).get_future().wait()
+        sparse = [sample(3, torch.float32, i).to_sparse() for i in (0, 1)]
+        group.allreduce(sparse).wait()
+        return [*pair, twice, *value, *(tensor.to_dense() for tensor in sparse)]
+
+    both("lists", call)
+
+
+@check
 def moves():
     """Gloo has fewer types in some of these calls."""
     for dtype in MOVED:

@@ -4,6 +4,7 @@
   destroyed   work whose outcome is asked for after destroy_process_group(); then the same process begins again
   kept        gradients in buckets are still there when their group has ended
   timed_out   a call that no other rank makes, in a group with a short timeout
+  longer      a call that waits longer than the default group may, in a group with a longer timeout
   monitored   monitored_barrier(), after which rank 0 is gone
   aborted     abort() while another thread is in a call
   starts      (engine mpi) starts wait for no other rank, and keep no thread of Python waiting
@@ -25,6 +26,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import accel_torch  # noqa: F401
+from accel_torch._library import errors
 from accel_torch._work import FORGETS
 
 
@@ -56,11 +58,13 @@ def kept() -> None:
     grad, arena = model.module.weight.grad, dist.group.WORLD.arena
     wanted = grad.clone()
     assert arena.holds(grad) and wanted.sum() > 0
+    group = dist.group.WORLD
     dist.destroy_process_group()
+    group.shutdown()  # PyTorch 2.4 does this for NCCL alone
     assert torch.equal(grad, wanted) and not arena.holds(grad)
     grad.zero_()  # which is no other rank's, nor that of the next job
     assert arena._blocks
-    del grad, model
+    del grad, model, group
     gc.collect()
     assert not arena._blocks
 
@@ -92,6 +96,23 @@ def timed_out() -> None:
     dist.destroy_process_group()
     if rank == 0:
         open("left", "w").close()
+
+
+def longer() -> None:
+    """The timeout of the default group, which a slow machine may need to begin, is made short afterwards."""
+    rank = begin()
+    world, library = dist.group.WORLD, dist.group.WORLD._library
+    assert library.comm_set_timeout(world._comm, 1000, errors.pointer) == 0
+    world._job.timeout_ms = 1000
+    group = dist.new_group(timeout=timedelta(seconds=900))
+    if rank == 1:
+        time.sleep(2)
+    dist.all_reduce(torch.ones(3), group=group)
+    if rank == 0:
+        dist.send(torch.ones(3), 1, group)
+    else:
+        time.sleep(2)
+        dist.recv(torch.ones(3), 0, group)
 
 
 def monitored() -> None:

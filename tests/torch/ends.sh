@@ -13,6 +13,7 @@ ends () {
 test_expect_success 'work has its outcome after its group was destroyed, and a second group begins' 'ends destroyed'
 test_expect_success 'gradients in buckets of shared memory outlive their group' 'ends kept'
 test_expect_success 'a call that has timed out keeps nobody from leaving' 'ends timed_out'
+test_expect_success 'a group with a longer timeout waits longer' 'ends longer'
 test_expect_success 'monitored_barrier() does not need the store of a rank that has passed it' 'ends monitored'
 test_expect_success 'abort() while another thread is in a call' 'ends aborted'
 . "$srcdir/tests/engines/under_mpirun.sh"

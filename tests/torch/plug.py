@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests/torch/plug.sh launches: a program for PyTorch alone, which knows nothing of libaccel.
 
-  plug.py train            each rank trains with DDP; prints the class of its group, its backend's name and the loss
+  plug.py train [BACKEND]  (gloo; none: the program names none) each rank trains with DDP; prints the class of its group, its backend's name and the loss
   plug.py child            the same in a child of each rank, with a group of its own, while the rank has one, too
   plug.py spawn            ranks that the program starts itself
   plug.py below COMMAND... starts another job
   plug.py stacks           rank 1 computes, in compute(), while the file `busy` exists
 """
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -17,6 +18,10 @@ import time
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+
+if torch.__version__ < "2.5":  # which loads no backends by itself
+    with contextlib.suppress(ImportError):
+        import accel_torch  # noqa: F401
 
 
 def train():
@@ -67,7 +72,8 @@ if __name__ == "__main__":
     elif mode == "below":
         subprocess.run(sys.argv[2:], check=True)
     else:
-        dist.init_process_group("gloo")
+        named = sys.argv[2:] or ["gloo"]
+        dist.init_process_group(None if named == ["none"] else named[0])
         if mode == "stacks" and dist.get_rank() == 1:
             compute()
         train()

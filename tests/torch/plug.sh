@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # launch --cpu_backend: PyTorch programs that ask for gloo get libaccel without a change, and gloo where that cannot be.
 . "${srcdir:-.}/tests/testlib.sh"
+torch_wanted=2.4
 . "$srcdir/tests/torch/launched.inc"
 
 program=$srcdir/tests/torch/plug.py
@@ -10,15 +11,6 @@ launch_with () {
     backend=$1 && shift
     timeout $patience "$accelerate" launch --cpu --num_processes 2 --main_process_port "$(free_port)" \
         --cpu_backend "$backend" "$program" "$@" >out 2>err
-}
-# trained CLASS COUNT: so many ranks have trained with this class of group, all with one loss
-trained () {
-    test "$(grep -c "^$1 gloo [0-9.]*$" out)" = "$2" && test "$(sed -n 's/.* gloo //p' out | sort -u | grep -c .)" = 1
-}
-# notes COUNT [WORDS]
-notes () {
-    test "$(grep -c '^accel_torch: note: ' err)" = "$1" &&
-        { test -z "${2-}" || grep -q "^accel_torch: note: gloo is used in place of accel: $2" err; }
 }
 
 test_expect_success 'gloo of a program becomes accel, its name does not change, and the losses are the same' '
@@ -44,6 +36,13 @@ test_expect_success 'under another launcher: gloo' '
 test_expect_success 'without a library: gloo, and the note names the path' '
     ACCEL_LIBRARY=/nowhere/libaccel.so launch_with accel train && trained ProcessGroup 2 && notes 1 &&
         grep "note: .*/nowhere/libaccel.so" err
+'
+test_expect_success 'a program that names no backend, or that of the CPU, has the same' '
+    for named in none cpu:gloo; do
+        launch_with accel train $named && notes 0 && test "$(grep -c "^AccelProcessGroup" out)" = 2 &&
+            ACCEL_LIBRARY=/nowhere/libaccel.so launch_with accel train $named && notes 1 &&
+            test "$(grep -c "^ProcessGroup" out)" = 2 || return 1
+    done
 '
 test_expect_success 'so it is with a library that lacks functions' '
     library=$(python3 -c "import _ctypes; print (_ctypes.__file__)") && ACCEL_LIBRARY=$library launch_with accel train &&
@@ -87,5 +86,11 @@ test_expect_success 'stacks and top show its Python lines, and what a rank waits
     : >busy && { "$accelerate" launch --cpu --num_processes 2 --main_process_port "$(free_port)" --cpu_backend accel \
         "$program" stacks >out 2>err & } && launcher=$! && wait_for shows_lines && wait_for shows_wait && rm busy &&
         wait $launcher
+'
+test_expect_success 'a job that is ended prints the Python lines of all ranks' '
+    : >busy && { "$accelerate" launch --cpu --num_processes 2 --main_process_port "$(free_port)" --cpu_backend accel \
+        "$program" stacks >out 2>err & } && launcher=$! && wait_for shows_wait && kill $launcher &&
+        { wait $launcher || test $? = 143; } && cat err &&
+        grep "rank 0: in accel_comm_[a-z_]* at .*plug.py:[0-9]*" err && grep "rank 1: .* at .*plug.py:[0-9]*" err
 '
 test_done

@@ -7,6 +7,8 @@ has only one order, so theirs have the same bits.
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import sys
 
 import torch
@@ -88,6 +90,30 @@ def fsdp2() -> None:
     train("resumed", again, lambda x, step: again(x) + again(x, True), 5)
 
 
+def transformer() -> None:
+    """A model of transformers, which cuts it itself."""
+    import transformers
+
+    config = transformers.LlamaConfig(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=4, max_position_embeddings=32, tie_word_embeddings=False,
+    )  # fmt: skip
+    torch.manual_seed(7)
+    if rank == 0:
+        transformers.LlamaForCausalLM(config).save_pretrained(f"{folder}/llama")
+    dist.barrier()
+    model = transformers.AutoModelForCausalLM.from_pretrained(f"{folder}/llama", tp_plan="auto")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(min(steps, 10)):
+        tokens = torch.arange(32).remainder(7 + step).repeat(2, 1)
+        loss = model(input_ids=tokens, labels=tokens).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if rank == 0:
+            print(f"transformer {step} {loss.item().hex()}", flush=True)
+
+
 def tensor_parallel() -> None:
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -101,4 +127,8 @@ ddp()
 tensor_parallel()
 if torch.__version__ >= (2, 5):  # before, fully_shard() needs a GPU
     fsdp2()
+    if importlib.util.find_spec("transformers"):
+        transformer()
 dist.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)  # torch 2.15's own gloo sometimes aborts, or waits, when the interpreter ends

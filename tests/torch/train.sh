@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# DDP, tensor parallelism, FSDP2 and checkpoints train through libaccel as through gloo: all losses have the same bits.
+# DDP, tensor parallelism (also that of transformers), FSDP2 and checkpoints train through libaccel as through gloo: all losses have the same bits.
 . "${srcdir:-.}/tests/testlib.sh"
 torch_wanted=2.4
 . "$srcdir/tests/torch/launched.inc"
@@ -13,6 +13,7 @@ train () {
         "$srcdir/tests/torch/train.py" "$1" "$1" "$steps" >"$1.losses" 2>err
 }
 test_expect_success "all losses of $steps steps are those of gloo" '
-    train accel && train gloo && cmp accel.losses gloo.losses && test "$(grep -c "^ddp " accel.losses)" = "$steps"
+    train accel && train gloo && cmp accel.losses gloo.losses && test "$(grep -c "^ddp " accel.losses)" = "$steps" &&
+        { ! python3 -c "import transformers" 2>no || grep "^transformer 9 " accel.losses; }
 '
 test_done

@@ -76,6 +76,14 @@ class communicator {
         call (accel_comm_set_stream (raw_, stream, call.err ()));
     }
 
+    /** The longest wait for peers, from the next call on. */
+    void
+    set_timeout (uint32_t timeout_ms)
+    {
+        detail::attempt call;
+        call (accel_comm_set_timeout (raw_, timeout_ms, call.err ()));
+    }
+
     void
     barrier (site at = site::here ())
     {

@@ -19,10 +19,10 @@ from ._library import AccelError, LibraryMissing
 __all__ = ["AccelError", "LibraryMissing"]
 
 
-def _create(options: object, _unused: object) -> dist.ProcessGroup:
-    from ._group import create
+def _create(options: object, unused: object) -> dist.ProcessGroup:
+    from ._plug import create
 
-    return create(options)
+    return create(options, unused)
 
 
 def _register() -> None:
@@ -33,7 +33,7 @@ def _register() -> None:
 
 
 def _autoload() -> None:
-    """Called by torch when it is imported."""
+    """Called by torch when it is imported, and below, as versions before 2.5 do not."""
     _register()
     try:
         from . import _plug
@@ -42,4 +42,4 @@ def _autoload() -> None:
     _plug.install()
 
 
-_register()
+_autoload()

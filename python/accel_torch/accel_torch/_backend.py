@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from . import _complex, _messages
-from ._job import Job
+from ._job import Job, milliseconds
 from ._barrier import monitor
 from ._lane import Function, Lane, meet
 from ._library import errors, fail, library
@@ -75,7 +75,7 @@ def _red_op(opts: Any, timeout: Any = None) -> Any:
 
 
 def _root(opts: Any) -> int:
-    return opts if isinstance(opts, int) else opts.rootRank
+    return opts if isinstance(opts, int) else getattr(opts, "rootRank", 0)
 
 
 class Collectives:
@@ -117,6 +117,7 @@ class Collectives:
         self._sequence = 0  # collectives ever begun
         self._splits = 0
         self._lock = threading.Lock()
+        self._comms = [comm]  # all of this group
         self.set_timeout(timeout)
         job.groups.add(self)
 
@@ -184,7 +185,11 @@ class Collectives:
         """Make a communicator of members of this group."""
         first = self._rank == ranks[0]
         members = [self._world_ranks[rank] for rank in ranks]
-        return meet(self._store, f"{self._keys}/{key}", self._job.world, members, first, self._wait_s)
+        comm = meet(self._store, f"{self._keys}/{key}", self._job.world, members, first, self._wait_s)
+        with self._lock:
+            self._comms.append(comm)
+            self._wait_as_long(comm)
+        return comm
 
     # ---- collectives ----
 
@@ -211,7 +216,7 @@ class Collectives:
             RedOpType.MAX: torch.maximum,
             RedOpType.PRODUCT: torch.mul,
         }[op]
-        total = dense(tensors[0]).clone()
+        total = (tensors[0].detach() if tensors[0].is_sparse else dense(tensors[0])).clone()
         for tensor in tensors[1:]:
             if tensor.shape != total.shape or tensor.dtype != total.dtype:
                 raise ValueError("accel: invalid tensor size or type: all must have the same")
@@ -221,9 +226,14 @@ class Collectives:
             for tensor in tensors:
                 copy_back(tensor, total)
 
-        if total.dtype not in REDUCIBLE:
+        def after_sparse() -> None:
+            with torch.no_grad():  # detach() of a sparse tensor would keep what is copied to itself
+                for tensor in tensors:
+                    tensor.copy_(total)
+
+        if total.dtype not in REDUCIBLE or total.is_sparse:
             _complex.all_reduce(self, total, True, op).wait()
-            after()
+            (after_sparse if total.is_sparse else after)()
             return DoneWork(list(tensors))
         pointer = total.data_ptr()
         call = ("comm_all_reduce", (pointer, pointer, total.numel(), DTYPES[total.dtype], OPS[op]))
@@ -234,6 +244,11 @@ class Collectives:
         if any(tensor.dtype not in REDUCIBLE or tensor.is_sparse for tensor in tensors) or op not in OPS:
             return for_caller(ManyWork([self.allreduce([tensor], opts) for tensor in tensors]))
         sources = [dense(tensor) for tensor in tensors]
+        seen: set[int] = set()
+        for i, source in enumerate(sources):  # a tensor may be there twice, on this rank alone
+            if source.numel() and source.data_ptr() in seen:
+                sources[i] = source.clone()
+            seen.add(source.data_ptr())
         calls = [
             ("comm_all_reduce", (source.data_ptr(), source.data_ptr(), source.numel(), DTYPES[source.dtype], OPS[op]))
             for source in sources
@@ -249,20 +264,21 @@ class Collectives:
     def allreduce_sparse(self, tensors: Any, opts: Any = None) -> dist.Work:
         return for_caller(_complex.all_reduce(self, single(tensors), _is_sync(opts), _red_op(opts)))
 
-    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
-        root = _root(opts)
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None, root: Any = None) -> dist.Work:
+        root = _root(opts if root is None else root)
         parts = [tensors] if isinstance(tensors, Tensor) else list(tensors)
         if not 0 <= root < self._size:
             raise ValueError(f"accel: invalid root rank: {root}")
-        sources = [dense(tensor) for tensor in parts]
-        calls = [("comm_broadcast", (source.data_ptr(), *units(source), root)) for source in sources]
-        is_dense = all(source is tensor for source, tensor in zip(sources, parts))
+        chosen = parts[getattr(opts, "rootTensor", 0)]  # all of all ranks get that of the root
+        source = dense(chosen)
+        call = ("comm_broadcast", (source.data_ptr(), *units(source), root))
+        others = [tensor for tensor in parts if tensor is not source]
 
         def after() -> None:
-            for tensor, source in zip(parts, sources):
+            for tensor in others:
                 copy_back(tensor, source)
 
-        return for_caller(self._run(_is_sync(opts, timeout), calls, parts, sources, None if is_dense else after))
+        return for_caller(self._run(_is_sync(opts, timeout), (call,), parts, source, after if others else None))
 
     def reduce(self, tensors: Any, opts: Any, op: Any = None, timeout: Any = None) -> dist.Work:
         tensor, root = single(tensors), _root(opts)
@@ -320,7 +336,7 @@ class Collectives:
             raise ValueError(f"accel: requires a single input and output list, got {len(inputs)} and {len(outputs)}")
         (rows,), (tensor,) = outputs, inputs
         check_rows(rows, self._size, tensor, "the output")
-        return for_caller(self._gather_rows(_is_sync(opts, timeout), rows, tensor, outputs))
+        return for_caller(self._gather_rows(_is_sync(opts, timeout), rows, tensor, list(rows)))
 
     def _gather_single(self, sync: Sync, output: Tensor, tensor: Tensor) -> dist.Work:
         if output.numel() != tensor.numel() * self._size or output.dtype != tensor.dtype:
@@ -369,7 +385,7 @@ class Collectives:
                 raise ValueError("accel: the outputs of gather must have the size of the input")
         elif outputs:
             raise ValueError("accel: requires empty output on non-root")
-        return for_caller(self._gather_rows(_is_sync(opts, timeout), rows, tensor, outputs))
+        return for_caller(self._gather_rows(_is_sync(opts, timeout), rows, tensor, list(rows)))
 
     def gather_single(self, output: Tensor, tensor: Tensor, opts: Any = None) -> dist.Work:
         rows: Sequence[Tensor] = ()
@@ -546,16 +562,23 @@ class Collectives:
     # ---- the end ----
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Of later calls.  A wait longer than that of the job, which libaccel has, ends with the latter."""
-        self._timeout = timeout
-        self._wait_s = timeout.total_seconds()
-        self._timeout_s = self._wait_s if self._wait_s * 1000 < self._job.timeout_ms else None
-        if self._wait_s * 1000 > self._job.timeout_ms and timeout != dist.distributed_c10d.default_pg_timeout:
-            warnings.warn(
-                f"accel: the timeout of this group is {self._wait_s:.0f} s, but calls end after that of the default "
-                f"group, {self._job.timeout_ms / 1000:.0f} s",
-                stacklevel=2,
-            )
+        """Of later calls.
+
+        A longer wait than that of the job is libaccel's.  A shorter one is up to those who wait: they leave the call in
+        flight, because the job ends with the first call of libaccel that times out.
+        """
+        with self._lock:
+            self._timeout = timeout
+            self._wait_s = timeout.total_seconds()
+            self._timeout_s = self._wait_s if self._wait_s * 1000 < self._job.timeout_ms else None
+            for comm in self._comms:
+                self._wait_as_long(comm)
+
+    def _wait_as_long(self, comm: int) -> None:
+        longest_ms = max(milliseconds(self._timeout), self._job.timeout_ms)
+        status = self._library.comm_set_timeout(comm, longest_ms, errors.pointer)
+        if status and longest_ms > self._job.timeout_ms:
+            warnings.warn(f"accel: {fail(status)}; calls end after {self._job.timeout_ms / 1000:.0f} s", stacklevel=4)
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
         self.set_timeout(timeout)
@@ -577,6 +600,8 @@ class Collectives:
 
     def end(self) -> None:
         """Wait for what is in flight, and free all but the world."""
+        with self._lock:
+            self._comms = []
         if self._messages is not None:
             self._messages.stop()
         if self._steps is not None:

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
 from . import _memory
 from ._backend import AccelProcessGroup
-from ._job import current_job, open_job
+from ._job import current_job, milliseconds, open_job
 from ._lane import meet
 
 
@@ -36,7 +35,3 @@ def create(options: Any, keys: str = "") -> dist.ProcessGroup:
     keys = job.keys_of(options.group_id)
     comm = meet(options.store, f"{keys}/group", job.world, ranks, rank == 0, timeout.total_seconds())
     return AccelProcessGroup(options.store, rank, size, timeout, job, comm, ranks, keys)
-
-
-def milliseconds(timeout: timedelta) -> int:
-    return min(max(int(timeout.total_seconds() * 1000), 1), 2**32 - 1)

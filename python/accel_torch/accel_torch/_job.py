@@ -9,10 +9,16 @@ import os
 import threading
 import weakref
 from collections import Counter
+from datetime import timedelta
 from typing import Any, Optional
 
 from . import _memory
 from ._library import Options, errors, fail, library
+
+
+def milliseconds(timeout: timedelta) -> int:
+    """As libaccel has it."""
+    return min(max(int(timeout.total_seconds() * 1000), 1), 2**32 - 1)
 
 
 class Job:
@@ -32,6 +38,7 @@ class Job:
         self.rank: int = library().process_index(acc)
         self.size: int = library().num_processes(acc)
         self.world: int = library().world(acc)
+        self.has_mpi = library().comm_engine(self.world) == b"mpi"
         self.arena = _memory.Arena(acc, self.world, self.size)
         self.groups: weakref.WeakSet[Any] = weakref.WeakSet()
         self.abandoned: list[Any] = []  # groups with calls that have timed out, but have not ended
@@ -102,8 +109,11 @@ def current_job() -> Job:
 
 @atexit.register
 def _leave() -> None:
-    """If calls are still in flight, as after an error, the end of the process says so: libaccel sees it."""
-    if _job is None or not _job.is_open() or _job.abandoned or any(group.is_busy() for group in _job.groups):
+    """MPI ends a job of which a process ends without this.  Without MPI, the others hear with which status this process
+    has ended, and what it did last, which says more; so it is if calls are still in flight, as after an error."""
+    if _job is None or not _job.is_open() or not _job.has_mpi or _job.abandoned:
+        return
+    if any(group.is_busy() for group in _job.groups):
         return
     for group in list(_job.groups):
         group.shutdown()

@@ -90,6 +90,7 @@ _FUNCTIONS: dict[str, tuple[bool, Any, list[Any]]] = {
     "accel_process_index": (False, _I, [_P]),
     "accel_num_processes": (False, _I, [_P]),
     "accel_comm_engine": (False, _S, [_P]),
+    "accel_comm_set_timeout": (False, _I, [_P, ctypes.c_uint32, _P]),
     "accel_comm_get_id": (False, _I, [_P, _I, _S, _P]),
     "accel_comm_from_id": (False, _I, [_PP, _P, _S, ctypes.POINTER(_I), _I, _P]),
     "accel_comm_destroy": (True, None, [_P]),

@@ -56,7 +56,6 @@ def install() -> None:
     c10d.BackendConfig = BackendConfig
     if hasattr(dist, "BackendConfig"):
         dist.BackendConfig = BackendConfig
-    dist.Backend.register_backend("accel", create, extended_api=True, devices=["cpu"])
 
 
 def _claim() -> None:
@@ -172,7 +171,12 @@ def _create_gloo(options: Any, keys: str, reason: str) -> dist.ProcessGroup:
     has_rank_0 = store.check([f"{keys}/begin"])  # or that has no accel_torch
     if rank == 0 or (not has_rank_0 and store.add(f"{keys}/note", 1) == 1):
         print(f"accel_torch: note: gloo is used in place of accel: {reason}", file=sys.stderr, flush=True)
-    group: dist.ProcessGroup = options.process_group
-    gloo = dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, timeout=options.timeout)
+    size = options.group_size
+    gloo = dist.ProcessGroupGloo(store, rank, size, timeout=options.timeout)
+    group = getattr(options, "process_group", None)
+    if group is None:  # PyTorch 2.4 takes a group of ours in place of its own
+        group = dist.ProcessGroup(store, rank, size, dist.ProcessGroup.Options(backend="gloo"))
+    if hasattr(group, "_set_default_backend"):  # which is accel's if the program has named none
+        group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
-    return group
+    return group  # type: ignore[no-any-return]

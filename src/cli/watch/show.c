@@ -332,6 +332,7 @@ add_one (struct page *page, const struct view_row *row)
     const struct sample_rank *rank = &watched->sample.ranks[row->i];
     float numbers[SPARK_RANK];
     AUTO_STRBUF struct strbuf doing = { 0 };
+    add_gpus (page, page->gpus);
     add_job (page, watched);
     add_heading (page, watched);
     add_rank (page, watched, row->i, false);

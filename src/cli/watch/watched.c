@@ -174,7 +174,7 @@ watched_pace (const struct watched *watched)
 struct jobseg_gpu
 watched_rank_gpu (const struct watched_gpus *gpus, const struct sample_rank *rank)
 {
-    return rank->is_remote ? rank->gpu : watched_gpu_of (gpus, rank->pid);
+    return rank->is_remote ? rank->gpu : watched_gpu_of (gpus, rank);
 }
 
 int

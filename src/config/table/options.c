@@ -73,8 +73,8 @@ const struct option options[] = {
 
     { .key = "quiet", .letter = 'q', OPT_FLAG (quiet), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .help = "print no notes and no failure report",
-      .doc = "Print neither notes about assumed values nor the report on a failed rank. The exit status is "
-             "unchanged." },
+      .doc = "Print neither notes about assumed values nor the report on a failed rank. The warnings and notes of "
+             "--stall_timeout remain. The exit status is unchanged." },
 
     { .key = "module", .letter = 'm', OPT_FLAG (module), .group = GROUP_GENERAL, .commands = COMMAND_LAUNCH,
       .help = "PROGRAM is a Python module, as with python3 -m",
@@ -286,9 +286,23 @@ const struct option options[] = {
       .help = "seconds without progress until ranks' stacks are shown",
       .doc = "If ranks have been waiting in calls of libaccel for so many seconds, and those that they are waiting for "
              "have made no progress for as long, a warning names these ranks and shows the stacks of all ranks. Ranks "
-             "that compute meanwhile, as in an evaluation, get a note of one line, and the warning after ten times as "
-             "long. Later warnings come after twice the time each. The job continues; libaccel's own timeout "
-             "(ACCEL_TIMEOUT_MS, 30 minutes) ends it. 0 turns the warnings off. See accelerate-stacks(1)." },
+             "that compute meanwhile, as in an evaluation, read files or wait for a GPU get a note of one line, and "
+             "after ten times as long a note with their stacks. So does a host whose ranks wait for those of other "
+             "hosts. Later ones come after twice the time each. The job continues; "
+             "--timeout ends it. A rank that a signal has stopped, as SIGSTOP does, is named by a note after half a "
+             "second. 0 turns warnings and notes off. See accelerate-stacks(1)." },
+
+    { .key = "timeout", OPT_INT (timeout, 1, 4294967), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
+      .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .env = "ACCEL_TIMEOUT_MS", .spelling = SPELL_MILLISECONDS,
+      .paths = S | M | T | D | P, .metavar = "SECONDS",
+      .help = "seconds that ranks wait for others before they fail",
+      .doc = "The longest time for which a rank that uses libaccel waits for others, in accel_open() and in each call. "
+             "Then it fails, which ends the job; the failure report names the rank that it waited for and has the "
+             "stacks of all. A timeout in the program's accel_options, and that of PyTorch's init_process_group(), "
+             "come first. Without this option, the ranks keep the variable ACCEL_TIMEOUT_MS (milliseconds); if it is "
+             "not set, they wait for 30 minutes. Other programs ignore it. For a limit to the whole job, see "
+             "--time_limit." },
+
     { .key = "time_limit", OPT_INT (time_limit, 0, 1000000000), .dflt = "0", .group = GROUP_OURS,
       .commands = COMMAND_LAUNCH, .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .metavar = "SECONDS",
       .help = "seconds after which ranks are asked to save and stop",
@@ -391,8 +405,8 @@ const struct option options[] = {
       .doc = "Keep the state of the training in memory after every N steps of the optimizer, so ranks that are started "
              "again (--max_restarts) lose at most N steps. Programs that use libaccel need no other code than for "
              "checkpoints on disk: accel_load_state() finds the state. It takes twice its size, and is gone when the "
-             "launcher ends; with --hosts, each host also has a copy for the host before it. See accel_checkpoint(3). "
-             "Other programs ignore it." },
+             "launcher ends; with --hosts, each host has models and optimizers, and a copy of the rest of the host "
+             "before it, which takes more. See accel_checkpoint(3). Other programs ignore it." },
 };
 
 const size_t option_count = sizeof options / sizeof *options;

@@ -54,6 +54,7 @@ enum option_spelling {
     SPELL_UPPER,
     SPELL_ONE_IF_ON,  /* "1", absent when off */
     SPELL_TRUE_IF_ON, /* "true", absent when off */
+    SPELL_MILLISECONDS, /* of an integer that is seconds */
 };
 
 /** Which launch path emits a variable; a set of bits.  (cli-contract: s, m, t, d, p, pp, sm) */

@@ -42,7 +42,8 @@
       .commands = COMMAND_LAUNCH, .metavar = "N",
       .help = "maximum number of restarts",
       .doc = "How many times all ranks are restarted after one has failed, or has been asked to stop (see STOPPING). "
-             "With --hosts, those of all hosts, without a host that is lost." },
+             "With --hosts, those of all hosts, without a host that is lost; if they are processes of Open MPI, the "
+             "mpirun of the next start already waits while they run (see accelerate-hosts(7))." },
 
     { .key = "monitor_interval", OPT_NUMBER (monitor_interval), .dflt = "0.1", .group = GROUP_DISTRIBUTED,
       .commands = COMMAND_LAUNCH, .decimals = true, .metavar = "SECONDS",

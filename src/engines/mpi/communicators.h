@@ -20,7 +20,7 @@ struct communicator {
     struct communicator *next;
     int size, rank;
     int64_t group;
-    uint32_t timeout_ms;
+    atomic_uint timeout_ms;
     struct operation *first;
     const struct operation *oldest; /* that is not over, when it was looked at last */
     int64_t seen_ms, waited_ms, looked_ms;

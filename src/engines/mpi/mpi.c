@@ -308,6 +308,13 @@ engine_join_group (void *transport, const int *ranks, int size, int rank, int64_
     return good ? ACCEL_OK : fail_without_memory (mpi.world.helpers, err);
 }
 
+static void
+engine_set_timeout (void *transport, uint32_t timeout_ms)
+{
+    struct communicator *comm = transport;
+    comm->timeout_ms = timeout_ms;
+}
+
 ACCEL_API const struct accel_engine accel_engine = {
     .abi = ACCEL_ENGINE_ABI,
     .size = sizeof (struct accel_engine),
@@ -330,4 +337,5 @@ ACCEL_API const struct accel_engine accel_engine = {
     .test = engine_test,
     .wait = engine_wait,
     .has_one_thread = engine_has_one_thread,
+    .set_timeout = engine_set_timeout,
 };

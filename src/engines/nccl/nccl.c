@@ -645,6 +645,13 @@ engine_free (void *transport, void *memory)
     free (buffer);
 }
 
+static void
+engine_set_timeout (void *transport, uint32_t timeout_ms)
+{
+    struct communicator *comm = transport;
+    comm->timeout_ms = timeout_ms;
+}
+
 ACCEL_API const struct accel_engine accel_engine = {
     .abi = ACCEL_ENGINE_ABI,
     .size = sizeof (struct accel_engine),
@@ -672,4 +679,5 @@ ACCEL_API const struct accel_engine accel_engine = {
     .coalesce_end = engine_coalesce_end,
     .split = engine_split,
     .order = engine_order,
+    .set_timeout = engine_set_timeout,
 };

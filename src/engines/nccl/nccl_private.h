@@ -27,6 +27,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum {
     SLICE_MS = 50,
@@ -149,7 +150,7 @@ struct communicator {
     ncclComm_t nccl_comm; /* NULL: not yet, or no more */
     int size, rank;
     int64_t group_id;
-    uint32_t timeout_ms;
+    atomic_uint timeout_ms;
     const struct accel_engine_helpers *helpers;
     cudaStream_t stream;
     bool is_nccl_busy; /* NCCL is at work on its last call */

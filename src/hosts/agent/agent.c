@@ -148,7 +148,7 @@ static void
 check_mpi_proxies (struct agent *agent)
 {
     if (agent->awaited && mpi_proxies_of (&agent->proxies, agent->attempt) >= agent->awaited) {
-        wire_put_frame (&agent->head.to_write, WIRE_PROXIES_READY, agent->awaited);
+        wire_put_frame (&agent->head.to_write, WIRE_PROXIES_READY, agent->attempt);
         agent->awaited = 0;
     }
 }
@@ -160,7 +160,7 @@ watch_mpi (struct agent *agent)
     struct strbuf *out = &agent->head.to_write;
     struct mpi_proxy_end end;
     while (mpi_proxies_take_end (&agent->proxies, &end)) {
-        if (agent->is_lost || agent->end_requested || !agent_child_is_busy (&agent->child, out))
+        if (!end.is_of_attempt || agent->is_lost || agent->end_requested || !agent_child_is_busy (&agent->child, out))
             continue;
         size_t begin = wire_begin (out, WIRE_MPI_ENDED);
         wire_put_number (out, clock_ns ());
@@ -268,6 +268,17 @@ start_copies (struct agent *agent, const struct host_job *host_job, struct wire_
     return copies_start (&agent->copies, host_job->memtier, &next, fail);
 }
 
+/* An MPI proxy has ended since all had come.  That is a failure of this start of the ranks, and no refusal: the next
+ * one has MPI proxies of its own. */
+static void
+tell_lack_of_proxies (struct agent *agent, const struct fail *fail)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    strbuf_printf (&text, "accelerate: %s\n", fail->text);
+    wire_put_end (&agent->head.to_write, WIRE_END_FAILED, fail->status, text.text, NULL);
+    mpi_proxies_forget (&agent->proxies);
+}
+
 /* The part is described as if this launcher had been started by hand, with the share besides. */
 static int
 take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
@@ -296,6 +307,10 @@ take_start (struct agent *agent, struct wire_frame *frame, struct fail *fail)
     if (keep_memtier (agent, &host_job, fail) || start_copies (agent, &host_job, frame, fail))
         return -1;
     listener_close (&agent->listener);
+    if (mpi_proxies_check (&agent->proxies, host_job.share.ranks, fail)) {
+        tell_lack_of_proxies (agent, fail);
+        return 0;
+    }
     if (agent_child_start (&agent->child, &agent->spec, &host_job, agent->run, &agent->old_mask, fail))
         return -1;
     agent->end_requested = false;

@@ -4,7 +4,10 @@
  * One thread sends, another receives from the host before and passes on what belongs to the round.  A round is
  * WIRE_COPY_ROUND, which goes once around the ring, the shares of each host, and WIRE_COPY_DONE, which follows the
  * shares of each host and so comes back to the first host when all have theirs.  What is copied is used only if it is
- * whole: ranks overwrite a save that was named after they had left it, which the sender notices. */
+ * whole: ranks overwrite a save that was named after they had left it, which the sender notices.
+ *
+ * What all ranks have in common is not sent, as each host has saved it itself.  If the host after the first says with
+ * WIRE_COPY_DONE that what it has is not the same, it is sent from then on, with the share of rank 0. */
 #include <config.h>
 
 #include "hosts/agent/copies.h"
@@ -51,6 +54,8 @@ struct round {
     uint64_t number;     /* of the save, by memtier_number() */
     uint64_t kept;       /* of WIRE_COPY_ROUND: the save before, of which all have copies; 0: none */
     bool is_whole;       /* of WIRE_COPY_DONE: all hosts so far have sent theirs, and got them */
+    bool lacks_common;   /* of WIRE_COPY_DONE: one of them has something else in common than rank 0 */
+    struct memtier_entry expected; /* of WIRE_COPY_DONE: what it should have; no bytes: nothing, or it was sent */
 };
 
 struct ring {
@@ -58,6 +63,7 @@ struct ring {
     const struct copies_next *next;
     struct channel_key key;
     bool is_again;          /* it was broken before */
+    bool sends_common;      /* the next host lacks what all ranks have in common */
     int listener;
     int out;                /* the connection to the next host */
     struct channel to_next;
@@ -69,6 +75,7 @@ struct ring {
         size_t entry;       /* that gets it */
         uint64_t bytes, done;
         struct memtier_entry parts;
+        struct memtier_entry expected; /* of this round */
         bool is_stored;
         bool is_whole;      /* all of this round so far */
     } share;
@@ -292,11 +299,12 @@ send_share (struct ring *ring, uint32_t rank, uint64_t number)
     if (memtier_number_of (entry) != number)
         return false;
     AUTO_FREE char *piece = malloc (PIECE);
-    bool is_whole = piece;
+    bool is_whole = piece, has_common = parts.rank == 0 && parts.has_common && ring->sends_common;
     send_numbers (ring, WIRE_COPY_SHARE, rank, (int64_t) parts.restarts, (int64_t) parts.sequence, (int64_t) parts.step,
                   (int64_t) parts.index_at, (int64_t) parts.index_bytes, (int64_t) parts.index_checksum,
-                  (int64_t) parts.checksum, parts.rank, parts.processes);
-    for (uint64_t at = 0, some; is_whole && at < bytes; at += some) {
+                  (int64_t) parts.common_bytes, (int64_t) parts.common_checksum, (int64_t) parts.checksum, parts.rank,
+                  parts.processes, has_common);
+    for (uint64_t at = has_common ? 0 : parts.common_bytes, some; is_whole && at < bytes; at += some) {
         AUTO_STRBUF struct strbuf frame = { 0 };
         some = bytes - at < PIECE ? bytes - at : PIECE;
         is_whole = !memtier_read (ring->memtier, piece, some, begin + at) && memtier_number_of (entry) == number;
@@ -362,12 +370,23 @@ lead (struct ring *ring)
         last = newest + ahead;
         keep (ring, kept, last);
         struct round done = { .is_whole = send_round (ring, last, kept) };
-        send_numbers (ring, WIRE_COPY_DONE, (int64_t) last, done.is_whole);
+        send_numbers (ring, WIRE_COPY_DONE, (int64_t) last, done.is_whole, 0);
         while ((done = take_round (ring)).type != WIRE_COPY_DONE)
             ;
-        ahead = done.is_whole ? ahead / 2 : ahead < FARTHEST ? 2 * ahead + 1 : ahead;
+        if (!done.lacks_common)
+            ahead = done.is_whole ? ahead / 2 : ahead < FARTHEST ? 2 * ahead + 1 : ahead;
+        ring->sends_common = ring->sends_common || done.lacks_common;
         kept = done.is_whole ? last : kept;
     }
+}
+
+/* Whether the first rank here has saved what rank 0 has saved for all. */
+static bool
+has_expected (const struct ring *ring, const struct round *round)
+{
+    const struct memtier_entry *entry = find_entry (ring->memtier->header, 0, round->number);
+    return !round->expected.common_bytes
+           || (entry && atomic_load (&entry->has_common) && memtier_has_same (entry, &round->expected));
 }
 
 static _Noreturn void
@@ -376,10 +395,13 @@ follow (struct ring *ring)
     bool is_whole = false;
     for (;;) {
         const struct round round = take_round (ring);
-        if (round.type == WIRE_COPY_ROUND)
+        if (round.type == WIRE_COPY_ROUND) {
             is_whole = send_round (ring, round.number, round.kept);
-        else
-            send_numbers (ring, WIRE_COPY_DONE, (int64_t) round.number, round.is_whole && is_whole);
+            continue;
+        }
+        bool lacks_common = is_whole && !has_expected (ring, &round);
+        send_numbers (ring, WIRE_COPY_DONE, (int64_t) round.number, round.is_whole && is_whole && !lacks_common,
+                      round.lacks_common || lacks_common);
     }
 }
 
@@ -419,7 +441,7 @@ clear_stale (const struct memtier *memtier)
         if (!was_used || is_ranks || entry->restarts >= header->restarts)
             continue;
         atomic_store (&entry->sequence, 0);
-        entry->index_at = entry->index_bytes = 0;
+        entry->index_at = entry->index_bytes = entry->common_bytes = 0;
         memtier_clear (memtier, memtier_place (i), memtier_place (1) - memtier_place (0));
     }
 }
@@ -446,13 +468,20 @@ choose_place (const struct memtier_header *header, size_t rank)
     return number && number == atomic_load (&header->kept[0]) ? first + 1 : first;
 }
 
+/* What its pages take. */
+static uint64_t
+bytes_of (const struct memtier_entry *entry)
+{
+    return entry->index_at + entry->index_bytes - (entry->has_common ? 0 : entry->common_bytes);
+}
+
 /* Without room for one, no round would ever be complete. */
 static void
-check_room (const struct ring *ring, uint64_t bytes)
+check_room (const struct ring *ring)
 {
     const char *source;
-    const struct memtier_entry *entry = &ring->memtier->header->entries[ring->share.entry];
-    uint64_t has = entry->index_at + entry->index_bytes, lack = bytes > has ? bytes - has : 0;
+    uint64_t bytes = bytes_of (&ring->share.parts), has = bytes_of (&ring->memtier->header->entries[ring->share.entry]);
+    uint64_t lack = bytes > has ? bytes - has : 0;
     uint64_t left = memtier_free_bytes (ring->memtier, &source);
     if (lack <= left)
         return;
@@ -474,18 +503,26 @@ take_share (struct ring *ring, struct wire_frame *frame)
     parts->index_at = (uint64_t) wire_number (frame);
     parts->index_bytes = (uint64_t) wire_number (frame);
     parts->index_checksum = (uint64_t) wire_number (frame);
+    parts->common_bytes = (uint64_t) wire_number (frame);
+    parts->common_checksum = (uint64_t) wire_number (frame);
     parts->checksum = (uint64_t) wire_number (frame);
     parts->rank = (uint32_t) wire_number (frame);
     parts->processes = (uint32_t) wire_number (frame);
+    parts->has_common = wire_number (frame) != 0;
     if (frame->failed || rank >= JOBSEG_MAX_LOCAL || parts->index_at > memtier_place (0)
-        || parts->index_bytes > memtier_place (0) - parts->index_at || parts->rank >= parts->processes)
+        || parts->index_bytes > memtier_place (0) - parts->index_at || parts->rank >= parts->processes
+        || parts->common_bytes > parts->index_at)
         return false;
     ring->share.entry = choose_place (header, rank);
     ring->share.bytes = parts->index_at + parts->index_bytes;
-    ring->share.done = 0;
+    ring->share.done = parts->has_common ? 0 : parts->common_bytes;
     ring->share.is_stored = true;
-    check_room (ring, ring->share.bytes);
+    if (parts->rank == 0 && !parts->has_common)
+        ring->share.expected = *parts;
+    check_room (ring);
     atomic_store (&header->entries[ring->share.entry].sequence, 0); /* until it is complete */
+    if (!parts->has_common)
+        memtier_clear (ring->memtier, memtier_place (ring->share.entry), parts->common_bytes);
     header->copy_count = (rank + 1) * MEMTIER_COPY_BUFFERS > header->copy_count
                              ? (uint32_t) (rank + 1) * MEMTIER_COPY_BUFFERS : header->copy_count;
     return true;
@@ -519,6 +556,9 @@ take_share_end (struct ring *ring, struct wire_frame *frame)
     entry->index_at = parts->index_at;
     entry->index_bytes = parts->index_bytes;
     entry->index_checksum = parts->index_checksum;
+    entry->common_bytes = parts->common_bytes;
+    entry->common_checksum = parts->common_checksum;
+    entry->has_common = parts->has_common;
     entry->checksum = parts->checksum;
     entry->rank = parts->rank;
     entry->processes = parts->processes;
@@ -533,6 +573,7 @@ take_begin (struct ring *ring, struct wire_frame *frame)
     round.number = (uint64_t) wire_number (frame);
     round.kept = (uint64_t) wire_number (frame);
     ring->share.is_whole = true;
+    ring->share.expected.common_bytes = 0;
     if (round.kept >= ring->next->first)
         clear_stale (ring->memtier);
     if (ring->next->is_first)
@@ -547,6 +588,8 @@ take_done (struct ring *ring, struct wire_frame *frame)
     struct round round = { .type = WIRE_COPY_DONE };
     round.number = (uint64_t) wire_number (frame);
     round.is_whole = wire_number (frame) && ring->share.is_whole;
+    round.lacks_common = wire_number (frame) != 0;
+    round.expected = ring->share.expected;
     pass_on (ring, &round);
 }
 

@@ -25,7 +25,7 @@ enum {
     QUICK_BEATS = 20, QUICK_HEARTBEAT_MS = 25, /* at first */
     BEATS = 5,          /* in the time after which a host is lost */
     FDS_OF_LINK = 3,
-    FDS_OF_HEAD = 6,
+    FDS_OF_HEAD = 7,
 };
 
 /* ---- what the links bring ---- */
@@ -274,9 +274,11 @@ find_timeout (const struct head *head)
 {
     int64_t now = clock_ms (), until = head->heartbeat_ms, watch_ms = head_watch_deadline (&head->watch);
     int64_t labels_ms = labels_due (&head->labels, head->sink_of), status_ms = status_due (&head->status);
+    int64_t standby_ms = standby_due (head);
     until = watch_ms < until ? watch_ms : until;
     until = labels_ms < until ? labels_ms : until;
     until = status_ms < until ? status_ms : until;
+    until = standby_ms < until ? standby_ms : until;
     if (head->phase == HEAD_START_MPI && head->mpi_start_ms < until)
         until = head->mpi_start_ms;
     if (head->phase == HEAD_CONNECT && head->mpi_launcher.until_ms && head->mpi_launcher.until_ms < until)
@@ -307,6 +309,7 @@ fill_fds (const struct head *head, struct pollfd *fds)
     fds[1 + LINK_STREAMS] = (struct pollfd){ .fd = head->mpi_launcher.out, .events = POLLIN };
     fds[2 + LINK_STREAMS] = (struct pollfd){ .fd = input_fd (&head->input, &head->links[0]), .events = POLLIN };
     fds[3 + LINK_STREAMS] = (struct pollfd){ .fd = head->watch.bell[0], .events = POLLIN };
+    fds[4 + LINK_STREAMS] = (struct pollfd){ .fd = head->standby.out, .events = POLLIN };
     for (int i = 0; i < head->count; i++) {
         const struct link *link = &head->links[i];
         struct pollfd *at = &fds[FDS_OF_HEAD + FDS_OF_LINK * i];
@@ -367,6 +370,7 @@ turn (struct head *head, struct pollfd *fds)
 {
     head->watch.is_shown = head->status.sink != NULL;
     head_watch_turn (&head->watch, &HEAD_LINKS (head));
+    standby_turn (head);
     pass_on (head, clock_ms () - OUTPUT_COLLAPSE_MS);
     fill_fds (head, fds);
     int count = poll (fds, (nfds_t) (FDS_OF_HEAD + FDS_OF_LINK * head->count), find_timeout (head));
@@ -379,6 +383,8 @@ turn (struct head *head, struct pollfd *fds)
     }
     if (count > 0 && fds[1 + LINK_STREAMS].revents)
         mpi_launcher_read (&head->mpi_launcher);
+    if (count > 0 && fds[4 + LINK_STREAMS].revents)
+        mpi_launcher_read (&head->standby);
     if (count > 0 && fds[0].revents)
         take_signals (head);
     forgive_own_silence (head, clock_ms ()); /* after the signals, one of which may have stopped us */
@@ -409,12 +415,15 @@ run_attempt (struct head *head, struct pollfd *fds, struct fail *fail)
         if (head->phase < HEAD_RUN)
             turn (head, fds);
     }
-    if (head->phase == HEAD_RUN)
+    if (head->phase == HEAD_RUN) {
         begin_watch (head);
+        standby_plan (head);
+    }
     while (head->phase == HEAD_RUN && !have_all_ended (head)) {
         turn (head, fds);
         broadcast_failure (head);
     }
+    head->standby_ms = INT64_MAX;
     status_end (&head->status);
     head_watch_turn (&head->watch, &HEAD_LINKS (head)); /* it shows the end */
     return 0;
@@ -471,6 +480,8 @@ begin_again (struct head *head, const struct link *cause, struct strbuf *text, s
     report_attempts_add (&head->attempts, &json);
     if (survivors_go_on (head, text, fail))
         return -1;
+    if (text->length)
+        standby_drop (head);
     input_restart (&head->input, &head->links[0]);
     head->restarts++;
     head->limit_ms = INT64_MAX;
@@ -599,7 +610,9 @@ start_links (struct head *head, struct fail *fail)
 static void
 release (struct head *head)
 {
+    standby_drop (head);
     mpi_launcher_finish (&head->mpi_launcher);
+    mpi_launcher_finish (&head->standby);
     if (head->links)
         links_close (&HEAD_LINKS (head), head->signal_fd);
     for (int i = 0; i < head->count; i++)
@@ -623,7 +636,7 @@ head_run (struct hosts *hosts, struct config *config, struct fail *fail)
 {
     struct head head = { .hosts = hosts, .limit_ms = INT64_MAX, .signal_fd = -1, .turn_ms = clock_ms (),
                          .started_s = report_time (), .mpi_launcher = MPI_LAUNCHER_NONE,
-                         .watch = HEAD_WATCH_NONE };
+                         .standby = MPI_LAUNCHER_NONE, .standby_ms = INT64_MAX, .watch = HEAD_WATCH_NONE };
     if (config->settings.time_limit)
         head.stop_ms = clock_ms () + config->settings.time_limit * 1000;
     sigset_t signals, old_mask;

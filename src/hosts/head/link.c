@@ -312,7 +312,7 @@ take_frame (struct link *link, struct wire_frame *frame)
         refusal = wire_text (frame);
         link_lose (link, "%s", refusal ? refusal : "refused");
         break;
-    case WIRE_PROXIES_READY: link->proxies_are_ready = true; break;
+    case WIRE_PROXIES_READY: link->attempt_ready = wire_number (frame); break;
     case WIRE_LISTENING: take_listening (link, frame); break;
     case WIRE_REACHED: take_reached (link, frame); break;
     case WIRE_STARTED: link->has_started = true; break;

@@ -43,7 +43,7 @@ struct link {
     bool batch;       /* ssh must not ask */
     bool has_greeting;
     bool has_job;     /* it has been sent */
-    bool proxies_are_ready; /* MPI proxies of all its ranks are there */
+    int64_t attempt_ready; /* of mpirun, whose MPI proxies of all ranks of the host are there */
     bool has_started; /* its launcher runs */
     struct pipe_end pipe;
     int err;              /* what ssh says; -1: none */

@@ -13,6 +13,7 @@
 enum {
     SSH_FAILED = 255,
     CONNECT_MS = 30000, /* at least */
+    STANDBY_READY_MS = 5000, /* for MPI proxies that should have come before */
 };
 
 int64_t
@@ -124,18 +125,40 @@ ask_for_port (struct head *head, struct fail *fail)
     return 0;
 }
 
+/* @return when the MPI proxies must have come: a standby's should have, but it may have begun a moment ago */
+static int64_t
+find_deadline (const struct head *head)
+{
+    int64_t now = clock_ms (), connect_ms = startup_connect_ms (&head->spec);
+    if (!head->mpi_launcher.was_standby)
+        return now + connect_ms;
+    int64_t begun_ms = head->standby_begun_ms + connect_ms;
+    return begun_ms > now + STANDBY_READY_MS ? begun_ms : now + STANDBY_READY_MS;
+}
+
 /* Each agent waits for the MPI proxies of its ranks. */
 static int
 ask_for_mpi_proxies (struct head *head, struct fail *fail)
 {
+    struct mpi_launcher *launcher = &head->mpi_launcher;
+    if (!launcher->was_standby
+        && mpi_launcher_start (launcher, head->hosts, head->spec.proxies, ++head->mpi_starts, fail))
+        return -1;
     head->phase = HEAD_START_MPI;
-    head->mpi_start_ms = clock_ms () + startup_connect_ms (&head->spec);
-    for (int i = 0; i < head->count; i++) {
-        wire_put_frame (&head->links[i].pipe.to_write, WIRE_START_PROXIES, head->restarts,
+    head->mpi_start_ms = find_deadline (head);
+    for (int i = 0; i < head->count; i++)
+        wire_put_frame (&head->links[i].pipe.to_write, WIRE_START_PROXIES, launcher->attempt,
                         head->hosts->list.hosts[i].ranks);
-        head->links[i].proxies_are_ready = false;
-    }
-    return mpi_launcher_start (&head->mpi_launcher, head->hosts, head->spec.proxies, head->restarts, fail);
+    return 0;
+}
+
+/* @return whether what was a standby cannot be used, so that another mpirun is started when it has ended */
+static bool
+is_standby_useless (struct head *head)
+{
+    const struct mpi_launcher *launcher = &head->mpi_launcher;
+    bool is_late = head->phase == HEAD_START_MPI && clock_ms () >= head->mpi_start_ms;
+    return launcher->was_standby && head->links[0].state < LINK_RUNNING && (!launcher->pid || is_late);
 }
 
 static int
@@ -145,7 +168,7 @@ await_mpi_proxies (struct head *head, struct fail *fail)
     for (int i = 0; i < head->count; i++) {
         if (head->links[i].state == LINK_LOST)
             return fail_link (&head->links[i], fail);
-        have_all = have_all && head->links[i].proxies_are_ready;
+        have_all = have_all && head->links[i].attempt_ready == head->mpi_launcher.attempt;
     }
     if (have_all)
         return ask_for_port (head, fail);
@@ -254,13 +277,18 @@ startup_advance (struct head *head, struct fail *fail)
         if (connect_all (head, fail))
             return -1;
         /* At a restart, the MPI launcher of the attempt before may still run, and agents answer what was asked then. */
-        if (is_connecting (head) || !mpi_launcher_end (&head->mpi_launcher))
+        if (is_connecting (head) || (!standby_take (head) && !mpi_launcher_end (&head->mpi_launcher)))
             return 0;
         head->asking = NULL;
         if (divide (head, fail) || begin_labels (head, fail))
             return -1;
         if (head->spec.proxies ? ask_for_mpi_proxies (head, fail) : ask_for_port (head, fail))
             return -1;
+    }
+    if (is_standby_useless (head)) {
+        mpi_launcher_hurry (&head->mpi_launcher);
+        head->phase = HEAD_CONNECT;
+        return 0;
     }
     if (head->phase == HEAD_START_MPI && await_mpi_proxies (head, fail))
         return -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of the head; head.c has its loop, startup.c what comes before the ranks start, outcome.c the end, input.c
- * what rank 0 reads. */
+/* The state of the head; head.c has its loop, startup.c what comes before the ranks start, standby.c an mpirun that
+ * waits for a restart, outcome.c the end, input.c what rank 0 reads. */
 #ifndef HOSTS_HEAD_STATE_H
 #define HOSTS_HEAD_STATE_H
 
@@ -52,6 +52,10 @@ struct head {
     struct head_watch watch;
     int signal_fd;
     struct mpi_launcher mpi_launcher;
+    struct mpi_launcher standby; /* of the next start; or the one before, while it ends */
+    int64_t standby_ms; /* when to start it; INT64_MAX: not now */
+    int64_t standby_begun_ms; /* when it was started */
+    int64_t mpi_starts; /* of mpirun, so far: the number of the latest one's attempt */
     int64_t mpi_start_ms; /* when all MPI proxies must have come */
     int64_t await_ms;  /* until when the end of mpirun is waited for; 0: it is not */
     int64_t heartbeat_ms; /* when to send the next heartbeats */
@@ -73,6 +77,21 @@ struct head {
 
 /** Do what can be done before the ranks start.  @return 0, or -1 with @p fail set: the job cannot start */
 int startup_advance (struct head *head, struct fail *fail);
+
+/** The ranks have started: decide when to start a standby, if any. */
+void standby_plan (struct head *head);
+
+/** Start it when it is time to, and collect one that has ended. */
+void standby_turn (struct head *head);
+
+/** @return when standby_turn() has something to do although nothing happens; INT64_MAX: never */
+int64_t standby_due (const struct head *head);
+
+/** Make it the MPI launcher of this start, and let the one before end in its place.  @return false: there is none */
+bool standby_take (struct head *head);
+
+/** End it: the hosts are not the same any more, or the job is over. */
+void standby_drop (struct head *head);
 
 /** Whether the ranks can start again if the lost hosts are left out. */
 bool survivors_are_enough (const struct head *head);

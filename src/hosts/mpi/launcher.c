@@ -114,6 +114,7 @@ mpi_launcher_start (struct mpi_launcher *launcher, const struct hosts *hosts, co
     if (launcher->pid == 0)
         run_guard (&argv, hosts->starter.mpi == STARTER_MPI_OPEN, ends[1], head);
     close (ends[1]);
+    launcher->attempt = attempt;
     launcher->out = ends[0];
     fcntl (launcher->out, F_SETFL, O_NONBLOCK);
     if (launcher->pid > 0)

@@ -67,7 +67,7 @@ bool mpi_proxy_read (struct mpi_proxy *proxy, int64_t *parent, const char *bytes
 
 /** A process that ranks need if they use MPI: one of MPI that has started MPI proxies, or an MPI proxy. */
 struct mpi_proxy_process {
-    int64_t pid;
+    int64_t pid, attempt;
     int fd;   /* a pidfd */
     int rank; /* of the MPI proxy; -1: a daemon */
     char name[16];
@@ -77,7 +77,8 @@ struct mpi_proxy_process {
 /** Those of a host.  MPI_PROXIES_NONE is an empty set. */
 struct mpi_proxies {
     int listener; /* -1: none */
-    struct mpi_proxy *all;
+    int64_t attempt;       /* the latest that was asked for; those of later ones wait for it */
+    struct mpi_proxy *all; /* in the order of attempts, and of their ranks */
     int count;
     struct mpi_proxy_process *processes;
     int process_count;
@@ -92,12 +93,13 @@ int mpi_proxies_listen (struct mpi_proxies *proxies, const char *name, struct fa
 /** Take those that have come. */
 void mpi_proxies_accept (struct mpi_proxies *proxies);
 
-/** Let go those of other attempts.  @return how many are left */
+/** Release those of attempts before @p attempt, whose turn it is.  @return how many it has */
 int mpi_proxies_of (struct mpi_proxies *proxies, int64_t attempt);
 
 /** How a process that ranks need has ended. */
 struct mpi_proxy_end {
     bool is_daemon;
+    bool is_of_attempt; /* that has its turn; otherwise ranks that run do not need it */
     int status;     /* 0: not known */
     char text[160]; /* which one, and how */
 };
@@ -105,10 +107,14 @@ struct mpi_proxy_end {
 /** Take the next such end.  @return false if there is none */
 bool mpi_proxies_take_end (struct mpi_proxies *proxies, struct mpi_proxy_end *end);
 
-/** Close the connections here; copies in other processes stay. */
+/** Close the connections of this attempt here; copies in other processes stay. */
 void mpi_proxies_forget (struct mpi_proxies *proxies);
 
-/** Add the variables to the processes of @p plan, in the order of their ranks.
+/** Whether there are @p expected ones of this attempt, one for each rank: one that has come may have ended since.
+ *  @return 0, also if MPI is not used, or -1 with @p fail */
+int mpi_proxies_check (const struct mpi_proxies *proxies, int expected, struct fail *fail);
+
+/** Add the variables of this attempt to the processes of @p plan, in the order of their ranks.
  *  @return 0, or -1 with @p fail */
 int mpi_proxies_apply (const struct mpi_proxies *proxies, struct plan *plan, struct fail *fail);
 
@@ -124,6 +130,8 @@ void mpi_proxies_release (struct mpi_proxies *proxies);
 /** MPI_LAUNCHER_NONE is one that does not run. */
 struct mpi_launcher {
     pid_t pid;          /* 0: none, or it has ended */
+    int64_t attempt;    /* of its MPI proxies */
+    bool was_standby;   /* started before it was needed, so that another one can take its place */
     int out;            /* what it says; -1: none */
     struct strbuf said; /* output that was not taken yet */
     bool is_cut;        /* the rest of a line is dropped, because the output is not taken */
@@ -136,7 +144,7 @@ struct mpi_launcher {
 
 #define MPI_LAUNCHER_NONE ((struct mpi_launcher){ .out = -1 })
 
-/** Start the MPI proxies of this attempt; the MPI launcher of an earlier one has ended.
+/** Start the MPI proxies of @p attempt; @p launcher has ended, or is MPI_LAUNCHER_NONE.
  *  @return 0, or -1 with @p fail set */
 int mpi_launcher_start (struct mpi_launcher *launcher, const struct hosts *hosts, const char *name, int64_t attempt,
                         struct fail *fail);

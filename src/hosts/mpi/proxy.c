@@ -190,11 +190,11 @@ watch (struct mpi_proxies *proxies, const struct mpi_proxy_process *process)
 
 /* There are few: one, for all MPI proxies of a host. */
 static void
-note_daemon (struct mpi_proxies *proxies, int64_t pid, const struct strlist *variables)
+note_daemon (struct mpi_proxies *proxies, int64_t attempt, int64_t pid, const struct strlist *variables)
 {
-    struct mpi_proxy_process daemon = { .pid = pid, .rank = -1 };
+    struct mpi_proxy_process daemon = { .pid = pid, .attempt = attempt, .rank = -1 };
     for (int i = 0; i < proxies->process_count; i++)
-        if (proxies->processes[i].pid == pid)
+        if (proxies->processes[i].pid == pid && proxies->processes[i].attempt == attempt)
             return;
     procfs_read ((pid_t) pid, "comm", daemon.name, sizeof daemon.name);
     daemon.name[strcspn (daemon.name, "\n")] = '\0';
@@ -203,11 +203,11 @@ note_daemon (struct mpi_proxies *proxies, int64_t pid, const struct strlist *var
 }
 
 static void
-note_mpi_proxy (struct mpi_proxies *proxies, int rank, int fd)
+note_mpi_proxy (struct mpi_proxies *proxies, const struct mpi_proxy *proxy)
 {
-    struct mpi_proxy_process process = { .rank = rank, .name = "MPI proxy" };
+    struct mpi_proxy_process process = { .attempt = proxy->attempt, .rank = proxy->rank, .name = "MPI proxy" };
     struct peer peer;
-    if (peer_of (fd, &peer) && (process.pid = peer.pid) > 0)
+    if (peer_of (proxy->fd, &peer) && (process.pid = peer.pid) > 0)
         watch (proxies, &process);
 }
 
@@ -231,8 +231,8 @@ take (struct mpi_proxies *proxies, struct mpi_proxy *proxy, const char *bytes, s
     int64_t parent;
     if (!mpi_proxy_read (proxy, &parent, bytes, length))
         return false;
-    note_daemon (proxies, parent, &proxy->variables);
-    note_mpi_proxy (proxies, proxy->rank, proxy->fd);
+    note_daemon (proxies, proxy->attempt, parent, &proxy->variables);
+    note_mpi_proxy (proxies, proxy);
     return true;
 }
 
@@ -246,14 +246,19 @@ release_one (struct mpi_proxy *proxy)
     strlist_release (&proxy->variables);
 }
 
-/* In the order of their ranks. */
+static bool
+is_before (const struct mpi_proxy *one, const struct mpi_proxy *other)
+{
+    return one->attempt != other->attempt ? one->attempt < other->attempt : one->rank < other->rank;
+}
+
 static bool
 insert (struct mpi_proxies *proxies, const struct mpi_proxy *proxy)
 {
     if (!array_room (&proxies->all, (size_t) proxies->count, sizeof *proxies->all))
         return false;
     int place = proxies->count++;
-    for (; place > 0 && proxies->all[place - 1].rank > proxy->rank; place--)
+    for (; place > 0 && is_before (proxy, &proxies->all[place - 1]); place--)
         proxies->all[place] = proxies->all[place - 1];
     proxies->all[place] = *proxy;
     return true;
@@ -264,7 +269,8 @@ accept_one (struct mpi_proxies *proxies, int fd, char *bytes)
 {
     struct mpi_proxy proxy = { .fd = fd, .passed_fd = -1 };
     ssize_t length = is_ours (fd) ? receive (fd, bytes, &proxy.passed_fd) : -1;
-    if (length < 0 || !take (proxies, &proxy, bytes, (size_t) length) || !insert (proxies, &proxy))
+    bool is_taken = length >= 0 && take (proxies, &proxy, bytes, (size_t) length);
+    if (!is_taken || proxy.attempt < proxies->attempt || !insert (proxies, &proxy)) /* or of an mpirun given up */
         release_one (&proxy);
 }
 
@@ -280,31 +286,47 @@ mpi_proxies_accept (struct mpi_proxies *proxies)
     }
 }
 
-int
-mpi_proxies_of (struct mpi_proxies *proxies, int64_t attempt)
+/* They come first, as those of earlier attempts are released. */
+static int
+count_of_attempt (const struct mpi_proxies *proxies)
+{
+    int count = 0;
+    while (count < proxies->count && proxies->all[count].attempt == proxies->attempt)
+        count++;
+    return count;
+}
+
+static void
+release_before (struct mpi_proxies *proxies, int64_t attempt)
 {
     int count = 0;
     for (int i = 0; i < proxies->count; i++)
-        if (proxies->all[i].attempt == attempt)
+        if (proxies->all[i].attempt >= attempt)
             proxies->all[count++] = proxies->all[i];
         else
             release_one (&proxies->all[i]);
-    return proxies->count = count;
+    proxies->count = count;
+}
+
+int
+mpi_proxies_of (struct mpi_proxies *proxies, int64_t attempt)
+{
+    proxies->attempt = attempt;
+    release_before (proxies, attempt);
+    return count_of_attempt (proxies);
 }
 
 void
 mpi_proxies_forget (struct mpi_proxies *proxies)
 {
-    for (int i = 0; i < proxies->count; i++)
-        release_one (&proxies->all[i]);
-    proxies->count = 0;
+    release_before (proxies, proxies->attempt + 1);
 }
 
 /* The processes of a plan all have the same names. */
 static bool
 have_all (const struct mpi_proxies *proxies, const char *item)
 {
-    for (int i = 1; i < proxies->count; i++)
+    for (int i = 1; i < count_of_attempt (proxies); i++)
         if (!strlist_variable (&proxies->all[i].variables, item))
             return false;
     return true;
@@ -327,17 +349,27 @@ apply_one (const struct mpi_proxy *proxy, const char *item, struct plan_process 
 }
 
 int
+mpi_proxies_check (const struct mpi_proxies *proxies, int expected, struct fail *fail)
+{
+    int count = count_of_attempt (proxies);
+    if (proxies->listener < 0 || count == expected)
+        return 0;
+    return fail_set (fail, FAIL_GENERAL, "%d processes of MPI run on this host, but the job has %d ranks here", count,
+                     expected);
+}
+
+int
 mpi_proxies_apply (const struct mpi_proxies *proxies, struct plan *plan, struct fail *fail)
 {
-    if (!proxies || !proxies->count)
+    if (!proxies || proxies->listener < 0)
         return 0;
-    if (proxies->count != plan->process_count)
-        return fail_set (fail, FAIL_GENERAL, "MPI has started %d processes on this host, but the job has %d ranks here",
-                         proxies->count, plan->process_count);
+    if (mpi_proxies_check (proxies, plan->process_count, fail))
+        return -1;
+    int count = plan->process_count;
     const struct strlist *names = &proxies->all[0].variables;
     for (size_t i = 0; i < names->count; i++) {
         const char *item = names->items[i];
-        for (int j = 0; j < proxies->count && have_all (proxies, item); j++)
+        for (int j = 0; j < count && have_all (proxies, item); j++)
             if (apply_one (&proxies->all[j], item, &plan->processes[j], fail))
                 return -1;
     }
@@ -346,18 +378,31 @@ mpi_proxies_apply (const struct mpi_proxies *proxies, struct plan *plan, struct 
 
 /* "orted (process 7 on b) was killed by signal 9 (SIGKILL)" */
 static void
-describe (const struct mpi_proxy_process *process, struct mpi_proxy_end *end)
+describe (const struct mpi_proxy_process *process, int64_t attempt, struct mpi_proxy_end *end)
 {
     char host[64] = "", how[96] = "ended", who[48];
     int wait_status;
     gethostname (host, sizeof host - 1);
-    *end = (struct mpi_proxy_end){ .is_daemon = process->rank < 0 };
+    *end = (struct mpi_proxy_end){ .is_daemon = process->rank < 0, .is_of_attempt = process->attempt == attempt };
     if (procfs_wait_status ((pid_t) process->pid, process->fd, &wait_status)) {
         jobseg_describe_exit (wait_status, how, sizeof how);
         end->status = status_of_wait (wait_status);
     }
     snprintf (who, sizeof who, process->rank < 0 ? "%s" : "the %s of rank %d", process->name, process->rank);
     snprintf (end->text, sizeof end->text, "%s (process %lld on %s) %s", who, (long long) process->pid, host, how);
+}
+
+/* Its variables are of no use any more. */
+static void
+remove_one (struct mpi_proxies *proxies, const struct mpi_proxy_process *process)
+{
+    int count = 0;
+    for (int i = 0; i < proxies->count; i++)
+        if (proxies->all[i].attempt == process->attempt && proxies->all[i].rank == process->rank)
+            release_one (&proxies->all[i]);
+        else
+            proxies->all[count++] = proxies->all[i];
+    proxies->count = count;
 }
 
 /* A daemon stays, for what it has left behind. */
@@ -371,9 +416,10 @@ mpi_proxies_take_end (struct mpi_proxies *proxies, struct mpi_proxy_end *end)
         struct mpi_proxy_process *process = &proxies->processes[i];
         if (process->fd != event.data.fd) /* two may have had the same number, one after the other */
             continue;
-        describe (process, end);
+        describe (process, proxies->attempt, end);
         epoll_ctl (proxies->ends, EPOLL_CTL_DEL, process->fd, NULL);
         if (process->rank >= 0) {
+            remove_one (proxies, process);
             close (process->fd);
             *process = proxies->processes[--proxies->process_count];
         }
@@ -408,7 +454,7 @@ mpi_proxies_end_daemons (struct mpi_proxies *proxies)
         int until_ms, signal;
     } steps[] = { { DAEMON_ASK_MS, SIGTERM }, { DAEMON_MS, SIGKILL } };
     int64_t now = clock_ms ();
-    mpi_proxies_forget (proxies);
+    release_before (proxies, INT64_MAX);
     for (size_t step = 0; step < sizeof steps / sizeof *steps; step++)
         for (int i = 0; i < proxies->process_count; i++)
             if (!has_ended_by (&proxies->processes[i], now + steps[step].until_ms))
@@ -421,7 +467,7 @@ mpi_proxies_end_daemons (struct mpi_proxies *proxies)
 void
 mpi_proxies_release (struct mpi_proxies *proxies)
 {
-    mpi_proxies_forget (proxies);
+    release_before (proxies, INT64_MAX);
     for (int i = 0; i < proxies->process_count; i++) {
         close (proxies->processes[i].fd);
         ompi_session_release (&proxies->processes[i].session);

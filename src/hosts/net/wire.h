@@ -79,7 +79,8 @@ enum wire_type {
     WIRE_COPY_SHARE, /* local rank, parts of struct memtier_entry */
     WIRE_COPY_PART,  /* bytes of it */
     WIRE_COPY_SHARE_END, /* whether it is whole */
-    WIRE_COPY_DONE,  /* number of the save, whether the copies of all hosts so far are whole */
+    WIRE_COPY_DONE,  /* number of the save, whether the copies of all hosts so far are whole, whether one of them lacks
+                      * what all ranks have in common */
 
     /* from an MPI proxy */
     WIRE_MPI_PROXY, /* attempt, rank of MPI, its parent process, variables */

@@ -299,10 +299,19 @@ decide (struct peers *peers, bool skip_wait)
         coordinator_decide (peers, skip_wait);
 }
 
+/* Before others hear of a rank of ours that has failed, they would save, and wait for it. */
+static void
+grant_wish (struct peers *peers, const struct job *job)
+{
+    if (job->end != JOB_FAILED || peers->own->failed_ns)
+        peers_set_notice (peers, peers->wish, NULL);
+}
+
 static int64_t
 serve (struct job_peers *hook, struct job *job, bool own_is_over, bool skip_wait)
 {
     struct peers *peers = (struct peers *) hook;
+    grant_wish (peers, job);
     bool has_news = note_own (peers, job, own_is_over), was_known = peers->outcome.is_known;
     if (peers->again)
         peers_release_outcome (&peers->last);
@@ -313,6 +322,7 @@ serve (struct job_peers *hook, struct job *job, bool own_is_over, bool skip_wait
     peers_remove_dead (peers); /* the side that dials has room for the next one then */
     if (peers->machine && has_news)
         tell_news (peers, own_is_over);
+    grant_wish (peers, job);
     decide (peers, skip_wait);
     for (struct peer *peer = peers->first; peer; peer = peer->next)
         peer_flush (peers, peer);
@@ -331,7 +341,9 @@ serve (struct job_peers *hook, struct job *job, bool own_is_over, bool skip_wait
 static void
 notice (struct job_peers *hook, const char *why)
 {
-    peers_set_notice ((struct peers *) hook, why, NULL);
+    struct peers *peers = (struct peers *) hook;
+    if (!peers->wish)
+        peers->wish = strdup (why);
 }
 
 /* ---- beginning and end ---- */
@@ -511,6 +523,7 @@ peers_destroy (struct peers *peers)
     free (peers->failures);
     free (peers->main_host);
     free (peers->notice);
+    free (peers->wish);
     peers_release_outcome (&peers->outcome);
     peers_release_outcome (&peers->last);
     strbuf_release (&peers->to_say);

@@ -85,9 +85,8 @@ peers_lose (struct peers *peers, struct peers_machine *machine, int number, int6
 bool
 peers_may_start_again (const struct peers *peers)
 {
-    bool was_asked = peers->outcome.end == WIRE_END_ASKED && !peers->notice; /* a rank was, and no launcher */
-    bool may_be = peers->outcome.end == WIRE_END_FAILED || was_asked;
-    return may_be && peers->restarts < peers->settings->max_restarts;
+    bool may_be = peers->outcome.end == WIRE_END_FAILED || peers->outcome.end == WIRE_END_ASKED; /* a rank was asked */
+    return may_be && !peers->notice && peers->restarts < peers->settings->max_restarts;
 }
 
 void
@@ -155,8 +154,6 @@ peers_reset (struct peers *peers)
         peer->has_acknowledged = false;
     peers->decide_ms = peers->over_ms = peers->outcome_ms = 0;
     peers->hook.must_end = peers->hook.is_final = peers->is_asked = peers->has_stopped = false;
-    free (peers->notice);
-    peers->hook.stop_reason = peers->notice = NULL;
-    peers->restarts++;
+    peers->restarts++; /* a notice that machine 0 has missed by a moment remains: it stops the next start */
     peers->again = true;
 }

@@ -93,6 +93,7 @@ struct peers {
     struct peers_dial dial;
     bool is_asked;   /* by machine 0: whether a rank has failed here */
     char *notice;    /* hook.stop_reason, or NULL */
+    char *wish;      /* for a notice, which waits until our own failure is told; NULL: none */
     bool has_stopped; /* so ours have stopped, or are about to: what has become of them is known at the end */
     bool has_joined; /* machine 0: another launcher has; others: machine 0 has taken us */
     int noted;       /* weight of the reason that the note gave that there is no connection; -1: no note yet */

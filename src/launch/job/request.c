@@ -14,7 +14,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { FILE_MS = 1000 }; /* between two looks at the file that asks for a checkpoint */
+enum {
+    FILE_MS = 1000,  /* between two looks at the file that asks for a checkpoint */
+    SAVES_MS = 500,  /* and at the memory tier, until each rank has saved */
+    MIB = 1 << 20,
+};
 
 static struct jobseg_slot *
 slot_of (const struct job *job, int index)
@@ -56,13 +60,57 @@ look_for_file (struct supervisor *supervisor, int64_t now_ms)
     supervisor->file_stays = stays;
 }
 
+/* The largest checkpoint of local rank @rank so far; NULL: it has none yet */
+static const struct memtier_entry *
+find_saved (const struct memtier_header *header, int rank)
+{
+    const struct memtier_entry *largest = NULL;
+    for (uint32_t i = 0; i < MEMTIER_BUFFERS; i++) {
+        const struct memtier_entry *entry = &header->entries[(uint32_t) rank * MEMTIER_BUFFERS + i];
+        if (memtier_number_of (entry) && (!largest || entry->index_at > largest->index_at))
+            largest = entry;
+    }
+    return largest;
+}
+
+/* Only the ranks know how large a state is, when they have saved one. */
+static void
+look_for_saves (struct supervisor *supervisor, int64_t now_ms)
+{
+    const struct job *job = supervisor->job;
+    const struct memtier_header *header = job->plan->memtier->header;
+    uint32_t buffers = atomic_load (&header->buffers);
+    bool has_copies = buffers > MEMTIER_BUFFERS_ALONE;
+    uint64_t bytes = 0, copied = 0;
+    char line[PLAN_NOTICE_BYTES], copies[64] = "";
+    supervisor->saves_ms = now_ms + SAVES_MS;
+    for (int i = 0; i < job->count; i++) {
+        const struct memtier_entry *saved = find_saved (header, i);
+        if (!saved)
+            return;
+        bytes += (saved->index_at + saved->index_bytes - (saved->has_common ? 0 : saved->common_bytes)) * buffers;
+        copied += (saved->index_at + saved->index_bytes - saved->common_bytes) * MEMTIER_COPY_BUFFERS;
+    }
+    if (has_copies)
+        snprintf (copies, sizeof copies, ", and %llu MiB on another host",
+                  (unsigned long long) (copied + MIB - 1) / MIB);
+    snprintf (line, sizeof line, "accelerate: note: checkpoints in memory of this job take %s%llu MiB on %.128s%s",
+              has_copies ? "up to " : "", (unsigned long long) (bytes + MIB - 1) / MIB, job->plan->host, copies);
+    if (output_sink_say (job->sink_of[JOB_ERR], line))
+        supervisor->saves_ms = INT64_MAX;
+}
+
 int64_t
 request_serve (struct supervisor *supervisor, int64_t now_ms, const char **stop_reason)
 {
     struct job *job = supervisor->job;
     const struct plan_requests *requests = &job->plan->requests;
     int64_t next = INT64_MAX;
-    if (supervisor->phase != PHASE_RANKS || job->end != JOB_DONE)
+    bool is_over = supervisor->phase != PHASE_RANKS || job->end != JOB_DONE;
+    bool says_memory = job->plan->says_memory && !job->plan->restarts && supervisor->saves_ms != INT64_MAX;
+    if (says_memory && (is_over || now_ms >= supervisor->saves_ms))
+        look_for_saves (supervisor, now_ms);
+    if (is_over)
         return next;
     if (requests->stop_ms && now_ms >= requests->stop_ms)
         *stop_reason = "at the time limit";
@@ -78,6 +126,8 @@ request_serve (struct supervisor *supervisor, int64_t now_ms, const char **stop_
         next = requests->ending_ms;
     if (requests->checkpoint_file && supervisor->file_ms < next)
         next = supervisor->file_ms;
+    if (says_memory && supervisor->saves_ms < next)
+        next = supervisor->saves_ms;
     return next;
 }
 

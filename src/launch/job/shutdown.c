@@ -413,16 +413,19 @@ shutdown_take_signal (struct supervisor *supervisor, const struct signalfd_sigin
     bool of_terminal = info->ssi_code == SI_QUEUE && info->ssi_int == GUARDIAN_SIGNAL_OF_TERMINAL;
     if (info->ssi_code == SI_QUEUE && info->ssi_int == GUARDIAN_SIGNAL_OF_FAILURE)
         request_end (supervisor->job);
-    if (signal == SIGCHLD)
+    if (signal == SIGCHLD) {
+        stops_expect (&supervisor->stops);
         reap_orphans (supervisor);
-    else if (signals_end_job (signal))
+    } else if (signals_end_job (signal))
         end_job (supervisor, signal, of_terminal);
     else if (signal == SIGWINCH) {
         relay_resize (supervisor);
         signal_ranks (supervisor, signal, false); /* what the terminal has sent came before that */
     } else {
-        if (signal == SIGTSTP || signal == SIGCONT)
+        if (signal == SIGTSTP || signal == SIGCONT) {
             status_stop (&supervisor->status, signal == SIGTSTP);
+            stops_pass_on (&supervisor->stops, signal == SIGTSTP);
+        }
         if (signal != SIGUSR1 || !request_raise (supervisor->job, JOBSEG_SAVE))
             signal_ranks (supervisor, signal, of_terminal);
     }

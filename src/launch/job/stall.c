@@ -5,11 +5,15 @@
  * So it can be told from one that computes, or is blocked elsewhere, without asking it.
  *
  * A rank that computes while others wait may be in an endless loop, or in an evaluation that takes long: its processor
- * time is a sign of life that both give.  So such ranks have PATIENCE times as long, and until then there is a note. */
+ * time is a sign of life that both give, whichever of its threads or child processes has used it.  So do bytes that it
+ * reads and writes, the state of a process that waits for a disk or a file server, and a stack that ends in a driver of
+ * a GPU.  So there is no warning of such ranks, but a note, and PATIENCE times as late another one with their stacks:
+ * who has written the program knows which of the two it is. */
 #include <config.h>
 
 #include "launch/job/stall.h"
 
+#include "launch/process/process.h"
 #include "util/clock.h"
 #include "util/procfs.h"
 
@@ -19,7 +23,8 @@
 enum {
     LOOKS = 8,            /* per timeout */
     IDLE_LOOKS = 3,       /* one after the other: then it does not compute any more */
-    PATIENCE = 10,        /* timeouts, with ranks that compute */
+    PATIENCE = 10,        /* timeouts, with ranks that work */
+    MOVED_BYTES = 65536,  /* each second: fewer may be of threads that wake each other, or look at /proc */
     MOST_MS = 10000,      /* between looks */
     LEAST_MS = 50,
     SIGN_OF_LIFE_MS = 3000, /* waiting ranks give one each 50 ms, as far as they get a processor */
@@ -54,8 +59,8 @@ is_in_call (const struct jobseg_slot *slot)
     return false;
 }
 
-static bool
-is_waiting (const struct jobseg_slot *slot)
+bool
+stall_is_waiting (const struct jobseg_slot *slot)
 {
     uint32_t state = atomic_load (&slot->state);
     uint64_t beat = atomic_load (&slot->heartbeat_ns), now = jobseg_now_ns ();
@@ -63,33 +68,51 @@ is_waiting (const struct jobseg_slot *slot)
     return lives && (state == JOBSEG_JOINING || (state == JOBSEG_READY && is_in_call (slot)));
 }
 
-static bool
-has_stopped (pid_t pid)
+/* '?': not known */
+static char
+state_of (pid_t pid)
 {
     struct procfs_stat stat;
-    return pid > 0 && procfs_read_stat (pid, &stat) && (stat.state == 'T' || stat.state == 't');
+    return pid > 0 && procfs_read_stat (pid, &stat) ? stat.state : '?';
 }
 
-/* What the main thread of @pid has worked, or would have if it had got a processor; 0: the kernel does not say. */
+/* What @pid has read and written so far; 0: the kernel does not say. */
 static uint64_t
-work_of (pid_t pid)
+moved_by (pid_t pid)
 {
-    char text[96];
-    unsigned long long ran_ns, waited_ns;
-    bool is_known = pid > 0 && procfs_read (pid, "schedstat", text, sizeof text) > 0
-                    && sscanf (text, "%llu %llu", &ran_ns, &waited_ns) == 2;
-    return is_known ? ran_ns + waited_ns : 0;
+    char text[512];
+    unsigned long long got, put;
+    bool is_known = pid > 0 && procfs_read (pid, "io", text, sizeof text) > 0
+                    && sscanf (text, "rchar: %llu wchar: %llu", &got, &put) == 2;
+    return is_known ? got + put : 0;
 }
 
-/* Whether it works for at least half of the time. */
-static void
-look_at_work (struct stall_rank *seen, pid_t pid, int64_t now_ms)
+static int64_t
+grown_ms (uint64_t before_ns, uint64_t ns)
 {
-    uint64_t work_ns = work_of (pid);
-    int64_t worked_ms = work_ns > seen->work_ns ? (int64_t) (work_ns - seen->work_ns) / 1000000 : 0;
-    bool is_idle = seen->is_stopped || !seen->work_ns || worked_ms * 2 < now_ms - seen->looked_ms;
+    return ns > before_ns ? (int64_t) (ns - before_ns) / 1000000 : 0;
+}
+
+/* Whether it works for at least half of the time, waits for a disk, or gets on with files. */
+static void
+look_at_work (struct stall_rank *seen, pid_t pid, char state, int64_t now_ms)
+{
+    struct process_use use = process_find_use (pid);
+    uint64_t bytes = moved_by (pid);
+    int64_t elapsed_ms = now_ms - seen->looked_ms;
+    /* Also what it would have done.  The delays of threads that end are no longer counted. */
+    int64_t worked_ms = grown_ms (seen->cpu_ns, use.cpu_ns) + grown_ms (seen->delayed_ns, use.delayed_ns);
+    uint64_t moved = seen->moved_bytes && bytes > seen->moved_bytes ? bytes - seen->moved_bytes : 0;
+    bool is_starved = use.is_ready && !worked_ms; /* the kernel counts a delay when it is over */
+    bool computes = seen->cpu_ns && (worked_ms * 2 >= elapsed_ms || is_starved);
+    bool uses_files = state == 'D' || (int64_t) moved * 1000 >= MOVED_BYTES * elapsed_ms;
+    bool is_idle = seen->is_stopped || (!computes && !uses_files);
     seen->idle_looks = is_idle ? seen->idle_looks + 1 : 0;
-    seen->work_ns = work_ns;
+    if (!is_idle)
+        seen->work = computes ? STALL_COMPUTES : STALL_USES_FILES;
+    seen->cpu_ns = use.cpu_ns;
+    seen->delayed_ns = use.delayed_ns;
+    seen->moved_bytes = bytes;
     seen->looked_ms = now_ms;
 }
 
@@ -99,18 +122,30 @@ look_at (struct stall_rank *seen, const struct job_rank *rank, const struct jobs
 {
     struct jobseg_record latest = { 0 };
     bool was_stopped = seen->is_stopped;
+    char state;
     pid_t pid = atomic_load (&slot->pid_space) == procfs_pid_space () ? atomic_load (&slot->pid) : rank->pid;
     jobseg_latest (slot, &latest);
     uint64_t sum = mix (atomic_load (&slot->ledger_count), latest.done);
     sum = mix (mix (sum, atomic_load (&slot->state)), atomic_load (&slot->generation));
     sum = mix (mix (sum, atomic_load (&slot->progress.step)), atomic_load (&slot->progress.version));
-    seen->is_waiting = is_waiting (slot);
-    seen->is_stopped = has_stopped (pid);
-    look_at_work (seen, pid, now_ms);
+    seen->is_waiting = stall_is_waiting (slot);
+    state = state_of (pid);
+    seen->is_stopped = state == 'T' || state == 't';
+    look_at_work (seen, pid, state, now_ms);
     if (sum == seen->seen && !(was_stopped && !seen->is_stopped))
         return;
     seen->seen = sum;
     seen->since_ms = now_ms;
+    seen->is_on_gpu = false;
+}
+
+/* What a rank that makes no progress does. */
+static enum stall_work
+work_kind (const struct stall_rank *seen)
+{
+    if (seen->idle_looks < IDLE_LOOKS)
+        return seen->work;
+    return seen->is_on_gpu && !seen->is_stopped ? STALL_USES_GPU : STALL_IDLE;
 }
 
 /* What the ranks of this host come to. */
@@ -118,10 +153,11 @@ struct view {
     int waiting;  /* for as long as the timeout */
     int held_up;  /* neither wait nor make progress, for as long */
     int stopped;  /* of these */
-    int computing; /* of these */
+    int working;   /* of these */
+    enum stall_work work; /* that all of them do; STALL_IDLE: not the same */
     int active;   /* have done something since */
     int64_t waited_ms; /* the longest wait */
-    int64_t computed_ms; /* the same of those that compute */
+    int64_t worked_ms; /* the same of those that work */
 };
 
 static bool
@@ -152,12 +188,14 @@ find_view (const struct stall *stall, const struct job *job, int64_t now_ms)
             if (now_ms - seen->since_ms > view.waited_ms)
                 view.waited_ms = now_ms - seen->since_ms;
         } else {
-            bool computes = seen->idle_looks < IDLE_LOOKS;
+            enum stall_work work = work_kind (seen);
             view.held_up++;
             view.stopped += seen->is_stopped;
-            view.computing += computes;
-            if (computes && now_ms - seen->since_ms > view.computed_ms)
-                view.computed_ms = now_ms - seen->since_ms;
+            if (!work)
+                continue;
+            view.work = !view.working++ || view.work == work ? work : STALL_IDLE;
+            if (now_ms - seen->since_ms > view.worked_ms)
+                view.worked_ms = now_ms - seen->since_ms;
         }
     }
     return view;
@@ -178,11 +216,19 @@ put_ranks (const struct stall *stall, const struct job *job, bool waiting, int64
     return count;
 }
 
+/* No rank of this host keeps others waiting.  @return whether ranks of other hosts may do */
+static bool
+waits_for_hosts (const struct job *job, const struct view *view)
+{
+    return !view->held_up && job->plan->world_size != job->count;
+}
+
+static const char waiting_host[] = "all ranks on %s are waiting for ranks on other hosts, or for each other";
+
 static void
 put_headline (struct stall *stall, const struct job *job, const struct view *view, int64_t now_ms)
 {
     struct strbuf *out = &stall->text;
-    bool is_everywhere = job->plan->world_size == job->count;
     strbuf_add (out, "accelerate: warning: ");
     if (view->held_up) {
         int count = put_ranks (stall, job, false, now_ms, out);
@@ -192,52 +238,132 @@ put_headline (struct stall *stall, const struct job *job, const struct view *vie
             strbuf_printf (out, " %s made no progress; ", count > 1 ? "have" : "has");
         count = put_ranks (stall, job, true, now_ms, out);
         strbuf_printf (out, " %s been waiting for ", count > 1 ? "have" : "has");
-    } else if (is_everywhere)
-        strbuf_add (out, "all ranks are waiting for each other, for ");
-    else
-        strbuf_printf (out, "all ranks on %s are waiting for ranks on other hosts, or for each other, for ",
+    } else {
+        strbuf_printf (out, waits_for_hosts (job, view) ? waiting_host : "all ranks are waiting for each other",
                        job->plan->host);
+        strbuf_add (out, ", for ");
+    }
     stacks_put_seconds ((double) view->waited_ms / 1000, out);
     strbuf_add_char (out, '\n');
 }
 
-/* In place of a warning.  Who wants to know more can ask. */
+/* In place of a warning. */
+static void
+put_work (struct stall *stall, const struct job *job, const struct view *view, int64_t now_ms)
+{
+    static const char *const works[] = { "working", "computing", "busy with files", "waiting for a GPU" };
+    struct strbuf *out = &stall->text;
+    strbuf_add (out, "accelerate: note: ");
+    if (waits_for_hosts (job, view)) {
+        strbuf_printf (out, waiting_host, job->plan->host);
+    } else {
+        int count = put_ranks (stall, job, false, now_ms, out);
+        strbuf_printf (out, " %s been %s without a call of libaccel for ", count > 1 ? "have" : "has",
+                       works[view->work]);
+        stacks_put_seconds ((double) view->worked_ms / 1000, out);
+        strbuf_add (out, ", and ");
+        count = put_ranks (stall, job, true, now_ms, out);
+        strbuf_printf (out, " %s waiting", count > 1 ? "are" : "is");
+    }
+}
+
+/* Who wants to know more can ask. */
 static void
 put_note (struct stall *stall, const struct job *job, const struct view *view, int64_t now_ms)
 {
     struct strbuf *out = &stall->text;
-    strbuf_add (out, "accelerate: note: ");
-    int count = put_ranks (stall, job, false, now_ms, out);
-    strbuf_printf (out, " %s been computing without a call of libaccel for ", count > 1 ? "have" : "has");
-    stacks_put_seconds ((double) view->computed_ms / 1000, out);
-    strbuf_add (out, ", and ");
-    count = put_ranks (stall, job, true, now_ms, out);
-    strbuf_printf (out, " %s waiting ('accelerate stacks %s' shows where; a warning comes after ",
-                   count > 1 ? "are" : "is", job->plan->job_id);
+    put_work (stall, job, view, now_ms);
+    strbuf_printf (out, " ('accelerate stacks %s' shows where, and so does the note after ", job->plan->job_id);
     stacks_put_seconds ((double) (job->plan->stall_s * PATIENCE), out);
     strbuf_add (out, ")\n");
     stall->is_noted = true;
+}
+
+/* An endless loop has to be found; a long evaluation is not to look like a failure. */
+static void
+put_late_note (struct stall *stall, const struct job *job, const struct view *view, int64_t now_ms)
+{
+    struct strbuf *out = &stall->text;
+    put_work (stall, job, view, now_ms);
+    if (view->held_up)
+        strbuf_add (out, ": long work, or an endless loop?\n");
+    else {
+        strbuf_add (out, ", for ");
+        stacks_put_seconds ((double) view->waited_ms / 1000, out);
+        strbuf_add_char (out, '\n');
+    }
+}
+
+/* A kernel may take long, as an evaluation may.
+ * @return whether all ranks that keep others waiting work, some of them on a GPU, and none for too long yet */
+static bool
+wait_for_gpus (struct stall *stall, const struct job *job, const json_t *ranks)
+{
+    bool are_all_working = true, is_one_on_gpu = false;
+    for (int i = 0; i < job->count; i++) {
+        struct stall_rank *seen = &stall->ranks[i];
+        if (!counts (job, i) || seen->is_waiting || !is_late (stall, job, i, stall->looked_ms))
+            continue;
+        if (seen->idle_looks >= IDLE_LOOKS)
+            seen->is_on_gpu = stacks_show_gpu (ranks, job->ranks[i].process->rank);
+        bool has_time = stall->looked_ms - seen->since_ms < job->plan->stall_s * 1000 * PATIENCE;
+        are_all_working = are_all_working && has_time && work_kind (seen) != STALL_IDLE;
+        is_one_on_gpu = is_one_on_gpu || work_kind (seen) == STALL_USES_GPU;
+    }
+    return are_all_working && is_one_on_gpu;
+}
+
+/* Of @ranks (see stacks_finish()), those that keep others waiting.  NULL without memory */
+static json_t *
+find_held_up (const struct stall *stall, const struct job *job, const json_t *ranks)
+{
+    json_t *found = json_array ();
+    for (int i = 0; i < job->count; i++) {
+        bool is_held_up = counts (job, i) && !stall->ranks[i].is_waiting && is_late (stall, job, i, stall->looked_ms);
+        for (size_t j = 0; is_held_up && j < json_array_size (ranks); j++) {
+            json_t *rank = json_array_get (ranks, j);
+            if (json_integer_value (json_object_get (rank, "rank")) == job->ranks[i].process->rank)
+                json_array_append (found, rank);
+        }
+    }
+    return found;
+}
+
+/* A note shows the stacks of those that work; where all ranks are waiting, of all. */
+static void
+put_stacks (struct stall *stall, const struct job *job, const json_t *ranks)
+{
+    json_t *working = stall->is_late_note ? find_held_up (stall, job, ranks) : NULL;
+    stacks_put (json_array_size (working) ? working : ranks, "  ", &stall->text);
+    json_decref (working);
+    strbuf_printf (&stall->text, "  the job continues; the next %s comes in ",
+                   stall->is_late_note ? "note" : "warning");
+    stacks_put_seconds ((double) stall->pause_ms / 1000, &stall->text);
+    strbuf_add (&stall->text, " (--stall_timeout), and ranks wait until their timeout (--timeout)\n");
 }
 
 static void
 finish_warning (struct stall *stall, struct job *job)
 {
     json_t *ranks = stacks_finish (&stall->names, &stall->stacks);
-    stacks_put (ranks, "  ", &stall->text);
-    strbuf_add (&stall->text, "  the job continues; the next warning comes in ");
-    stacks_put_seconds ((double) stall->pause_ms / 1000, &stall->text);
-    strbuf_add (&stall->text, " (--stall_timeout)\n");
+    stacks_release (&stall->stacks);
+    if (wait_for_gpus (stall, job, ranks)) {
+        json_decref (ranks);
+        strbuf_release (&stall->text); /* the next look has a note in its place */
+        stall->warn_ms = 0;
+        return;
+    }
+    put_stacks (stall, job, ranks);
     json_decref (job->stacks);
     job->stacks = ranks;
     stall->pause_ms *= 2;
-    stacks_release (&stall->stacks);
 }
 
 /* The stacks of all, because a rank that waits may be in the wrong place. */
 static void
 begin_warning (struct stall *stall, struct job *job, const struct view *view, int64_t now_ms)
 {
-    put_headline (stall, job, view, now_ms);
+    (stall->is_late_note ? put_late_note : put_headline) (stall, job, view, now_ms);
     for (int i = 0; i < job->count; i++)
         if (job->ranks[i].pid && !job->ranks[i].ended)
             stacks_add (&stall->stacks, &job->segment, i, job->ranks[i].pid);
@@ -271,17 +397,20 @@ look (struct stall *stall, struct job *job, int64_t now_ms)
         stall->is_noted = false;
         return;
     }
-    if (view.computing && view.computing == view.held_up && view.computed_ms < job->plan->stall_s * 1000 * PATIENCE) {
+    /* The launcher of another host names its ranks, or sees them work. */
+    bool are_all_working = view.held_up ? view.working == view.held_up : waits_for_hosts (job, &view);
+    int64_t worked_ms = view.held_up ? view.worked_ms : view.waited_ms;
+    if (are_all_working && worked_ms < job->plan->stall_s * 1000 * PATIENCE) {
         if (!stall->is_noted && !stall->warn_ms)
             put_note (stall, job, &view, now_ms);
         return;
     }
-    if (!stall->warn_ms) {
-        stall->warn_ms = now_ms;
-        stall->pause_ms = job->plan->stall_s * 1000;
-    }
-    if (now_ms < stall->warn_ms)
+    if (!stall->warn_ms)
+        stall->pause_ms = job->plan->stall_s * 1000 * (are_all_working ? PATIENCE : 1);
+    bool has_stopped_working = stall->is_late_note && !are_all_working;
+    if (stall->warn_ms && now_ms < stall->warn_ms && !has_stopped_working)
         return;
+    stall->is_late_note = are_all_working;
     stall->warn_ms = now_ms + stall->pause_ms;
     begin_warning (stall, job, &view, now_ms);
 }

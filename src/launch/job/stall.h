@@ -6,14 +6,20 @@
 #include "launch/job/job.h"
 #include "launch/stacks/stacks.h"
 
+/** What a rank that makes no progress does. */
+enum stall_work { STALL_IDLE, STALL_COMPUTES, STALL_USES_FILES, STALL_USES_GPU };
+
 /** What is known of a rank since the last look.  All zero at first. */
 struct stall_rank {
     uint64_t seen;    /* changes whenever the rank makes progress */
     int64_t since_ms; /* CLOCK_MONOTONIC: when that was first seen */
     bool is_waiting;  /* in a call, for other ranks */
     bool is_stopped;  /* by a signal */
+    enum stall_work work; /* the latest that was not idleness */
     int idle_looks;   /* one after the other at which it had hardly worked since the one before */
-    uint64_t work_ns; /* of its main thread, when we last looked */
+    bool is_on_gpu;   /* its stack has shown that it waits for a GPU, and it has made no progress since */
+    uint64_t cpu_ns, delayed_ns; /* of it and its descendants, when we last looked */
+    uint64_t moved_bytes; /* by reads and writes of all its threads, then */
     int64_t looked_ms; /* when that was */
 };
 
@@ -25,11 +31,15 @@ struct stall {
     int64_t warn_ms;  /* when to warn, again if need be; 0: nothing stalls */
     int64_t pause_ms; /* until the warning after that */
     bool is_noted;    /* that ranks compute while others wait */
+    bool is_late_note; /* the latest with stacks, or the one that is being written, is no warning: all of them work */
     struct stacks stacks;     /* those that `names` is about */
     struct stack_names names; /* pid 0: no warning is being written */
     int64_t names_until_ms;
     struct strbuf text;       /* lines that have not been printed */
 };
+
+/** Whether the rank is in a call, and waits there for other ranks: it gives signs of life. */
+bool stall_is_waiting (const struct jobseg_slot *slot);
 
 /** Look at the ranks of @p job if it is time to.  Never waits for longer than STACKS_WAIT_MS, and that only before a
  *  warning.  @return when to call it again; INT64_MAX: never */

@@ -177,8 +177,10 @@ add_values (const struct status *status, const struct steps *steps, int columns,
     for (int i = 0; i < (int) status->segment->header->local_world_size && !count; i++)
         count = read_values (&jobseg_slot (status->segment, i)->progress, &copy);
     for (uint32_t i = 0; i < count; i++)
-        if (is_total (copy.values[i].name))
+        if (is_total (copy.values[i].name)) {
             add_time_left (status, copy.values[i].value, steps->least, columns, text);
+            break;
+        }
     for (uint32_t i = 0; i < count; i++)
         if (!is_total (copy.values[i].name))
             add_part (text, columns, "%s %.4g", copy.values[i].name, copy.values[i].value);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The supervisor: one epoll loop over the ends of ranks (pidfds), signals (a signalfd), the guardian's end and the
  * ranks' output; deadlines are its timeout.  It never waits for anything that a rank could withhold, and polls only for
- * what no event tells: ranks that make no progress (stall.c), eight times in --stall_timeout.
+ * what no event tells: ranks that make no progress (stall.c), eight times in --stall_timeout, and whether a program
+ * that a script has started was stopped by a signal (stops.c).
  *
  * pidfds, and not SIGCHLD alone, because epoll reports them in the order in which the ranks ended: when one rank's
  * death makes the others fail within microseconds, it is the first that the report has to name.  See supervisor.h. */
@@ -14,6 +15,7 @@
 #include "util/cleanup.h"
 #include "util/clock.h"
 
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 
@@ -40,16 +42,19 @@ stop_for (struct supervisor *supervisor, const char *reason)
     shutdown_stop_for (supervisor, reason);
 }
 
-/* A signal to this launcher is one for the job: ranks on other machines save, too, instead of failing with ours. */
+/* A signal to this launcher is one for the job: ranks on other machines save, too, instead of failing with ours.  If a
+ * rank has failed already, there or here, none must start again. */
 static void
 pass_on_signal (struct supervisor *supervisor)
 {
     struct job_peers *peers = peers_of (supervisor);
     const struct job *job = supervisor->job;
+    const char *name = sigabbrev_np (supervisor->stop_signal);
+    bool has_failed = job->is_called_off && (job->end == JOB_FAILED || job->end == JOB_ELSEWHERE);
     char why[sizeof job->notice];
-    if (!peers || !peers->notice || job->end != JOB_STOPPED || job->signal != SIGTERM)
+    if (!peers || !peers->notice || !name || (!has_failed && (job->end != JOB_STOPPED || job->signal != SIGTERM)))
         return;
-    snprintf (why, sizeof why, "by SIGTERM on %s", job->plan->host);
+    snprintf (why, sizeof why, "by SIG%s on %s", name, job->plan->host);
     peers->notice (peers, why);
 }
 
@@ -269,6 +274,8 @@ find_timeout (struct supervisor *supervisor)
         next = supervisor->keepalive_ms;
     if (supervisor->stall_ms < next)
         next = supervisor->stall_ms;
+    if (supervisor->stops_ms < next)
+        next = supervisor->stops_ms;
     if (supervisor->request_ms < next)
         next = supervisor->request_ms;
     if (supervisor->phase == PHASE_KILL && supervisor->kill_again_ms < next)
@@ -295,6 +302,7 @@ supervise (struct supervisor *supervisor)
         serve_peers (supervisor);
         send_keepalive (supervisor);
         supervisor->stall_ms = stall_serve (&supervisor->stall, supervisor->job);
+        supervisor->stops_ms = stops_serve (&supervisor->stops, supervisor->job);
         serve_requests (supervisor);
         if (supervisor->phase == PHASE_OVER)
             return;

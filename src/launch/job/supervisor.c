@@ -60,6 +60,7 @@ supervisor_release (struct supervisor *supervisor)
     if (supervisor->signals >= 0)
         close (supervisor->signals);
     stall_end (&supervisor->stall);
+    stops_end (&supervisor->stops);
     supervisor->epoll = supervisor->signals = -1;
     /* The mask stays: a signal that comes now must not take away the exit status that the job has earned. */
 }

@@ -7,6 +7,7 @@
 #include "launch/job/job.h"
 #include "launch/job/stall.h"
 #include "launch/job/status.h"
+#include "launch/job/stops.h"
 
 #include <sys/signalfd.h>
 
@@ -40,9 +41,12 @@ struct supervisor {
     int64_t keepalive_ms;   /* when the observer wants the next sign of life */
     int64_t stall_ms;       /* when to look for a stall next */
     struct stall stall;
+    int64_t stops_ms;       /* when to look next for ranks that were stopped */
+    struct stops stops;
     int64_t request_ms;     /* when request_serve() wants to be called next */
     int64_t file_ms;        /* when to look next for the file that asks for a checkpoint */
     bool file_stays;        /* it has asked, but could not be removed */
+    int64_t saves_ms;       /* when to look next for the first checkpoints in memory; INT64_MAX: they were reported */
     int64_t stop_ms;        /* when the first signal to stop came; 0: none did */
     int stop_signal;        /* the last such signal; 0 */
     bool is_signalled;      /* a signal that ends the job has come: the next one is a repetition */

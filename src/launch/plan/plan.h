@@ -81,6 +81,7 @@ struct plan {
     int64_t restarts; /* so far */
     char job_id[PLAN_JOB_ID_BYTES]; /* the same for all starts and hosts; set after plan_make() */
     const struct memtier *memtier; /* of all starts; NULL: the ranks have none.  Set after plan_make() */
+    bool says_memory; /* how much of it the first checkpoints take; set after plan_make() */
     char *role;
     struct plan_logs logs;
     struct plan_requests requests; /* set after plan_make() */

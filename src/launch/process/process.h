@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes, whatever they run: signals for them, their ends, and what they leave behind. */
+/* Processes, whatever they run: signals for them, their ends, what they leave behind, and what they use. */
 #ifndef LAUNCH_PROCESS_PROCESS_H
 #define LAUNCH_PROCESS_PROCESS_H
 
@@ -7,6 +7,9 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 /* ---- which signals reach the ranks of a job through the launcher ---- */
 
@@ -59,6 +62,24 @@ enum { DESCENDANTS_KILL_MS = 10000 }; /* after which what SIGKILL does not end i
 
 /** Kill all descendants and reap them, for at most @p limit_ms.  @return whether none is left */
 bool descendants_kill (int limit_ms);
+
+/* use.c: what a process uses, with all that it has started and that has not been left to another parent. */
+
+struct process_use {
+    uint64_t cpu_ns;     /* in user and kernel mode; of threads and children that have ended, too */
+    uint64_t delayed_ns; /* that threads have been ready to run without a processor; 0: the kernel does not say */
+    uint64_t memory;     /* bytes that are resident; what processes share counts for each */
+    bool is_ready;       /* a thread runs, or is ready to; how long it has been so is not in delayed_ns yet */
+};
+
+/** @return that of @p pid and its descendants; all zero if there is no such process */
+struct process_use process_find_use (pid_t pid);
+
+/** @param[out] pids  to be freed, also if there are none  @return how many children @p pid has */
+size_t process_children (pid_t pid, pid_t **pids);
+
+/** @return whether @p pid is @p ancestor or one of its descendants */
+bool process_is_below (pid_t pid, pid_t ancestor);
 
 /* foreground.c: one other program, run in our place: our terminal, our signals, its exit status. */
 

@@ -93,6 +93,9 @@ void stacks_put (const json_t *ranks, const char *indent, struct strbuf *out);
 /** Append the innermost frame that is the program's own, "load (data.c:33)"; nothing if there is none. */
 void stacks_put_own_frame (const json_t *rank, struct strbuf *out);
 
+/** @return whether the stack of @p rank in @p ranks (see stacks_finish()) shows that it waits for a GPU */
+bool stacks_show_gpu (const json_t *ranks, int rank);
+
 /** Append "61 s", "5 min", "2 h 10 min". */
 void stacks_put_seconds (double seconds, struct strbuf *out);
 

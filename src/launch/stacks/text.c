@@ -148,6 +148,34 @@ stacks_put_own_frame (const json_t *rank, struct strbuf *out)
         put_frame (json_array_get (stack, own), out);
 }
 
+/* CUDA's driver is libcuda.so.  Its runtime, libcudart.so, has a suffix in Python's packages, and is often static: then
+ * its functions have to do. */
+static bool
+is_of_gpu (const json_t *frame)
+{
+    static const char wait[] = "Synchronize";
+    const char *function = text_of (frame, "function");
+    size_t length = strcspn (function, "@."), tail = strlen (wait);
+    bool waits = length > tail && !strncmp (function + length - tail, wait, tail);
+    const char *module = last_part (text_of (frame, "module"));
+    bool is_cuda = !strncmp (module, "libcuda.so", strlen ("libcuda.so"))
+                   || !strncmp (module, "libcudart", strlen ("libcudart"));
+    return is_cuda || (waits && !strncmp (function, "cu", 2)); /* cuStreamSynchronize, cudaDeviceSynchronize ... */
+}
+
+bool
+stacks_show_gpu (const json_t *ranks, int rank)
+{
+    size_t i, j;
+    json_t *object, *frame;
+    json_array_foreach (ranks, i, object)
+        if (json_integer_value (json_object_get (object, "rank")) == rank)
+            json_array_foreach (json_object_get (object, "stack"), j, frame)
+                if (is_of_gpu (frame))
+                    return true;
+    return false;
+}
+
 /* Of libraries only what the program calls: "sleep (libc)" says more than what sleep() consists of. */
 static void
 put_stack (const json_t *rank, const char *indent, struct strbuf *out)

@@ -4,6 +4,7 @@
 
 #include "launch/watch/gpus.h"
 
+#include "launch/process/process.h"
 #include "util/threads.h"
 
 #include <string.h>
@@ -44,13 +45,19 @@ watched_gpus_read (struct watched_gpus *gpus)
     pthread_mutex_unlock (&lock);
 }
 
-struct jobseg_gpu
-watched_gpu_of (const struct watched_gpus *gpus, pid_t pid)
+static bool
+is_of (const struct sample_rank *rank, pid_t pid)
 {
-    for (int i = 0; pid > 0 && i < gpus->count; i++) {
+    return pid == rank->pid || (rank->has_descendants && process_is_below (pid, rank->pid));
+}
+
+struct jobseg_gpu
+watched_gpu_of (const struct watched_gpus *gpus, const struct sample_rank *rank)
+{
+    for (int i = 0; rank->pid > 0 && i < gpus->count; i++) {
         const struct gpu_load *load = &gpus->loads[i];
         for (int j = 0; j < load->process_count && j < NVML_MOST_PROCESSES; j++)
-            if (load->processes[j].pid == pid)
+            if (is_of (rank, load->processes[j].pid))
                 return (struct jobseg_gpu){ .number = i + 1, .use = load->use, .temperature = load->temperature,
                                             .memory_used = load->memory ? load->memory_used : 0 };
     }

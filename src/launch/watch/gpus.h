@@ -3,10 +3,8 @@
 #ifndef LAUNCH_WATCH_GPUS_H
 #define LAUNCH_WATCH_GPUS_H
 
-#include "util/jobseg.h"
+#include "launch/watch/sample.h"
 #include "util/nvml.h"
-
-#include <sys/types.h>
 
 enum { WATCHED_GPUS = 64 };
 
@@ -22,7 +20,8 @@ void watched_gpus_start (void);
 /** What it said last. */
 void watched_gpus_read (struct watched_gpus *gpus);
 
-/** @return the first GPU that process @p pid uses; of number 0: none, or that is not known, as in a container */
-struct jobseg_gpu watched_gpu_of (const struct watched_gpus *gpus, pid_t pid);
+/** @param rank  of this host
+ *  @return the first GPU that its process uses; of number 0: none, or that is not known, as in a container */
+struct jobseg_gpu watched_gpu_of (const struct watched_gpus *gpus, const struct sample_rank *rank);
 
 #endif

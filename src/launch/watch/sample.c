@@ -4,22 +4,17 @@
 
 #include "launch/watch/sample.h"
 
-#include "util/array.h"
+#include "launch/process/process.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
 #include "util/envnames.h"
 #include "util/procfs.h"
 
-#include <dirent.h>
 #include <string.h>
 
 /* ---- processes of ranks that have not opened, as those of programs that do not know libaccel ---- */
 
-struct child {
-    pid_t pid;
-    int local_rank; /* -1: its environment does not say */
-};
-
+/* @return -1: its environment does not say */
 static int
 read_local_rank (pid_t pid)
 {
@@ -32,41 +27,18 @@ read_local_rank (pid_t pid)
     return -1;
 }
 
-static size_t
-list_children (pid_t pid, struct child **children)
-{
-    char path[64];
-    size_t count = 0;
-    snprintf (path, sizeof path, "/proc/%d/task", (int) pid);
-    DIR *tasks = opendir (path);
-    for (const struct dirent *item; tasks && (item = readdir (tasks));) {
-        char name[64], text[1 << 14], *at = text, *end;
-        snprintf (name, sizeof name, "task/%.20s/children", item->d_name);
-        if (*item->d_name == '.' || procfs_read (pid, name, text, sizeof text) <= 0)
-            continue;
-        for (long child; (child = strtol (at, &end, 10)) > 0 && end > at; at = end) {
-            struct child *added = array_room (children, count, sizeof *added);
-            if (!added)
-                break;
-            *added = (struct child){ (pid_t) child, read_local_rank ((pid_t) child) };
-            count++;
-        }
-    }
-    if (tasks)
-        closedir (tasks);
-    return count;
-}
-
 /* Of children of the supervisor; a single one is the rank whatever it says, as mpirun is. */
 static void
 find_processes (const struct watch_job *job, struct sample *sample)
 {
-    struct child *children = NULL;
-    size_t count = job->is_supervised ? list_children (job->holder, &children) : 0;
+    pid_t *children = NULL;
+    size_t count = job->is_supervised ? process_children (job->holder, &children) : 0;
     for (size_t i = 0; i < count; i++) {
-        int local = count == 1 && job->rank_count == 1 ? 0 : children[i].local_rank;
-        if (local >= 0 && local < sample->count && !sample->ranks[local].pid && !sample->ranks[local].has_ended)
-            sample->ranks[local].pid = children[i].pid;
+        int local = count == 1 && job->rank_count == 1 ? 0 : read_local_rank (children[i]);
+        if (local < 0 || local >= sample->count || sample->ranks[local].pid || sample->ranks[local].has_ended)
+            continue;
+        sample->ranks[local].pid = children[i];
+        sample->ranks[local].has_descendants = true;
     }
     free (children);
 }
@@ -150,6 +122,7 @@ read_slot_of_head (const struct jobseg_slot *slot, struct sample_rank *rank, uin
     rank->cpu_ns = told.cpu_ns;
     rank->memory = told.memory;
     rank->gpu = told.gpu;
+    rank->has_descendants = rank->state == JOBSEG_EMPTY;
     rank->process_state = (char) told.process_state;
     rank->has_ended = rank->has_ended || told.process_state == 'Z' || told.host_state == JOBSEG_HOST_ENDED;
     rank->is_silent = told.host_state == JOBSEG_HOST_LOST
@@ -179,6 +152,11 @@ read_process (struct sample_rank *rank)
     rank->process_state = stat.state;
     rank->cpu_ns = stat.cpu_ticks * (1000000000u / (uint64_t) sysconf (_SC_CLK_TCK));
     rank->memory = stat.resident_pages * (uint64_t) sysconf (_SC_PAGESIZE);
+    if (rank->has_descendants) {
+        struct process_use use = process_find_use (rank->pid);
+        rank->cpu_ns = use.cpu_ns;
+        rank->memory = use.memory;
+    }
 }
 
 /* Ranks that have saved one more than others are about to be followed by them. */

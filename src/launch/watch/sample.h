@@ -14,6 +14,8 @@ struct sample_rank {
     pid_t pid;            /* in our namespace, or that of its host; 0: not known */
     char host[JOBSEG_HOST_NAME]; /* of a job on several hosts; "" */
     bool is_remote;       /* its process is on another host */
+    bool has_descendants; /* it has not opened, so its process may be a script that has started the program: what that
+                           * uses counts, too */
     struct jobseg_gpu gpu; /* that it uses, if it is on another host */
     bool is_silent;       /* its host does not say what it does */
     uint32_t state;       /* enum jobseg_state, or what a stranger has put there */

@@ -28,7 +28,7 @@ collect (struct collected *collected, struct checkpoint_item *from, bool in_shar
 }
 
 enum accel_status
-collected_make (struct collected *collected, const struct accel *acc, bool with_models, bool in_shares,
+collected_make (struct collected *collected, const struct accel *acc, bool with_models, enum collected_who who,
                 struct accel_error *err)
 {
     struct checkpoint_items items;
@@ -38,9 +38,13 @@ collected_make (struct collected *collected, const struct accel *acc, bool with_
     if (!status && !collected->items)
         status = accel_fail_nomem (err);
     for (size_t i = 0; !status && i < items.count; i++) {
-        bool is_share = in_shares && items.items[i].has_shares;
-        if (items.items[i].mine || is_share)
-            status = collect (collected, &items.items[i], is_share, err);
+        struct checkpoint_item *item = &items.items[i];
+        bool is_share = who == COLLECTED_SHARES && item->has_shares, is_common = item->has_shares && !is_share;
+        bool is_replica = is_common && who == COLLECTED_HOSTS && accel_is_local_main_process (acc);
+        if (!item->mine && !is_share && !is_replica)
+            continue;
+        status = collect (collected, item, is_share, err);
+        collected->items[collected->count - 1].is_common = is_common;
     }
     checkpoint_items_release (&items);
     return status;

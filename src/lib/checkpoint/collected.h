@@ -11,6 +11,7 @@
 struct collected_item {
     char *name;  /* of its files, without their ends */
     bool needed; /* a file is written even if the state is empty */
+    bool is_common; /* a whole model or optimizer, which is the same on all ranks */
     struct accel_state_dict state; /* most tensors are in memory of the program or its objects */
 };
 
@@ -21,11 +22,17 @@ struct collected {
     int rank;
 };
 
-/** Ask each item of @p acc that this rank saves.
- *  @param in_shares  all ranks save models and optimizers: each its share of what is divided
+/** Who saves models and optimizers. */
+enum collected_who {
+    COLLECTED_MAIN,   /* rank 0 */
+    COLLECTED_SHARES, /* all ranks: each its share of what is divided */
+    COLLECTED_HOSTS   /* the first rank of each host, as a whole */
+};
+
+/** Ask each item of @p acc that this rank saves; those that are common come first.
  *  @param[out] collected  for collected_release(), also on failure */
 enum accel_status collected_make (struct collected *collected, const struct accel *acc, bool with_models,
-                                  bool in_shares, struct accel_error *err);
+                                  enum collected_who who, struct accel_error *err);
 
 /** Copy all tensors that are in memory of others to @p snapshot, so that these may change. */
 enum accel_status collected_copy (struct collected *collected, struct snapshot *snapshot, struct accel_error *err);

@@ -243,7 +243,10 @@ read_tensor (const struct load *load, size_t parameter, struct accel_error *err)
     const DLTensor *part = master ? master : load->model->parameters[parameter].data, *into;
     struct whole whole;
     float scale;
-    enum accel_status status = whole_begin (&whole, load->model, parameter, part, err);
+    enum accel_status status = sharding_open_layer (load->model, parameter, err);
+    if (status)
+        return status;
+    status = whole_begin (&whole, load->model, parameter, part, err);
     into = &whole.tensor;
     if (!status)
         status = read_scale (load, index, &scale, err);
@@ -258,7 +261,9 @@ read_tensor (const struct load *load, size_t parameter, struct accel_error *err)
     if (!status && scale != 1 && accel_dtype_from_dl (into->dtype) == ACCEL_FLOAT32)
         memory_of (into->device)->scale (into->device, memory_data (into), ACCEL_FLOAT32, accel_tensor_count (into),
                                          (double) scale);
-    return whole_end (&whole, status, err);
+    status = whole_end (&whole, status, err);
+    sharding_discard_layer (load->model, parameter, !status);
+    return status;
 }
 
 static enum accel_status
@@ -281,6 +286,10 @@ read_all (struct load *load, struct accel_error *err)
 static enum accel_status
 load_parameters (struct load *load, struct accel_error *err)
 {
+    if (load->model->sharding.packed) { /* one by one: there need not be room for all on the GPU */
+        sharding_settle_layers (load->model);
+        return checkpoint_agree (load->acc, load->site, read_all (load, err), err);
+    }
     enum accel_status status = sharding_summon (load->model, load->site, err);
     if (!status)
         status = checkpoint_agree (load->acc, load->site, read_all (load, err), err);

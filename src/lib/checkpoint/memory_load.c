@@ -15,12 +15,13 @@
 #include "lib/state/state_object.h"
 #include "lib/state/state_runs.h"
 #include "util/cleanup.h"
+#include "util/threads.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 8 << 20 };
+enum { PIECE = 8 << 20, CHECK_PIECE = 256 << 10 };
 
 /* ---- which state ---- */
 
@@ -32,8 +33,10 @@ list_entries (const struct memtier_header *header, size_t begin, size_t end, str
         const struct memory_share share
             = { .restarts = entry->restarts, .sequence = atomic_load (&entry->sequence), .step = entry->step,
                 .index_at = entry->index_at, .index_bytes = entry->index_bytes,
-                .index_checksum = entry->index_checksum, .checksum = entry->checksum, .rank = entry->rank,
-                .processes = entry->processes, .begin = memtier_place (i) };
+                .index_checksum = entry->index_checksum, .common_bytes = entry->common_bytes,
+                .common_checksum = entry->common_checksum, .checksum = entry->checksum, .rank = entry->rank,
+                .processes = entry->processes, .begin = memtier_place (i),
+                .has_common = atomic_load (&entry->has_common) };
         if (share.sequence)
             strbuf_add_bytes (out, &share, sizeof share);
     }
@@ -78,12 +81,38 @@ find_share (const struct accel_object_list *all, const struct memory_share *like
     return NULL;
 }
 
+/* Whether @share has what rank 0 has saved for all, as @first says. */
+static bool
+is_common (const struct memory_share *share, const struct memory_share *first)
+{
+    return share->processes && share->has_common && is_beside (share, first)
+           && share->common_bytes == first->common_bytes && share->common_checksum == first->common_checksum;
+}
+
+/* @param[out] owner  the rank that has listed it; may be NULL */
+static const struct memory_share *
+find_common (const struct accel_object_list *all, const struct memory_share *first, int *owner)
+{
+    for (size_t i = 0; i < all->count; i++) {
+        const struct memory_share *shares = all->items[i].data;
+        for (size_t j = 0; j < all->items[i].size_bytes / sizeof *shares; j++)
+            if (is_common (&shares[j], first)) {
+                if (owner)
+                    *owner = (int) i;
+                return &shares[j];
+            }
+    }
+    return NULL;
+}
+
 static bool
 is_complete (const struct accel_object_list *all, const struct memory_share *first)
 {
     for (uint32_t rank = 1; rank < first->processes; rank++)
         if (!find_share (all, first, rank, NULL))
             return false;
+    if (first->common_bytes && !find_common (all, first, NULL))
+        return false;
     return first->processes > 0 && first->processes <= MEMTIER_LOADED;
 }
 
@@ -125,53 +154,107 @@ choose (const struct accel_object_list *all)
 
 /* ---- whether it is whole ---- */
 
-/* @return whether the bytes before the index, and the index, are as they were written */
+/* In pieces for which a processor's cache has room.  @return whether the bytes from @at to @end are as written */
 static bool
-is_undamaged (const struct memtier *memtier, const struct memory_share *share, char *piece)
+is_undamaged (const struct memory_tier *memory, uint64_t at, uint64_t end, uint64_t expected, char *piece)
 {
     struct checksum sum;
-    const uint64_t ends[] = { share->index_at, share->index_at + share->index_bytes };
-    const uint64_t expected[] = { share->checksum, share->index_checksum };
-    uint64_t at = 0;
-    for (int i = 0; i < 2; i++) {
-        checksum_begin (&sum);
-        for (size_t some; at < ends[i]; at += some) {
-            some = ends[i] - at < PIECE ? (size_t) (ends[i] - at) : PIECE;
-            if (memtier_read (memtier, piece, some, share->begin + at))
-                return false;
-            checksum_add (&sum, piece, some);
-        }
-        if (checksum_end (&sum) != expected[i])
+    checksum_begin (&sum);
+    for (size_t some; at < end; at += some) {
+        some = end - at < CHECK_PIECE ? (size_t) (end - at) : CHECK_PIECE;
+        if (atomic_load_explicit (&memory->check.stops, memory_order_relaxed)
+            || memtier_read (&memory->memtier, piece, some, at))
             return false;
+        checksum_add (&sum, piece, some);
     }
+    return checksum_end (&sum) == expected;
+}
+
+/* Apart from what all ranks have in common. */
+static bool
+is_share_undamaged (const struct memory_tier *memory, uint64_t begin, const struct memtier_entry *entry, char *piece)
+{
+    const uint64_t index = begin + entry->index_at;
+    return is_undamaged (memory, begin + entry->common_bytes, index, entry->checksum, piece)
+           && is_undamaged (memory, index, index + entry->index_bytes, entry->index_checksum, piece);
+}
+
+static bool
+is_common_undamaged (const struct memory_tier *memory, uint64_t begin, const struct memtier_entry *entry, char *piece)
+{
+    return is_undamaged (memory, begin, begin + entry->common_bytes, entry->common_checksum, piece);
+}
+
+static void *
+run_check (void *argument)
+{
+    struct memory_tier *memory = argument;
+    const struct memtier_entry *entry = memory->check.entry;
+    const uint64_t begin = memtier_place ((size_t) (entry - memory->memtier.header->entries));
+    const uint64_t number = memtier_number_of (entry);
+    AUTO_FREE char *piece = malloc (CHECK_PIECE);
+    if (piece && number && is_share_undamaged (memory, begin, entry, piece)
+        && (!atomic_load (&entry->has_common) || is_common_undamaged (memory, begin, entry, piece)))
+        memory->check.number = number;
+    return NULL;
+}
+
+void
+memory_tier_begin_check (const struct accel *acc)
+{
+    struct memory_tier *memory = memory_tier_of (acc);
+    if (!memory_state_is_possible (acc))
+        return;
+    const struct memtier_header *header = memory->memtier.header;
+    for (size_t i = 0, first = (size_t) acc->identity.local_rank * MEMTIER_BUFFERS; i < MEMTIER_BUFFERS; i++) {
+        const struct memtier_entry *entry = &header->entries[first + i], *best = memory->check.entry;
+        if (first + i < header->entry_count && (!best || memtier_number_of (entry) > memtier_number_of (best)))
+            memory->check.entry = entry;
+    }
+    memory->check.is_running = memory->check.entry && !thread_start (&memory->check.thread, run_check, memory);
+}
+
+/* Drop what is damaged of a share.  @return whether something was */
+static bool
+check_share (struct memory_tier *memory, const struct accel *acc, const struct memory_share *share,
+             const struct memory_share *first, char *piece)
+{
+    const uint64_t begin = share->begin;
+    struct memtier_entry *entry = &memory->memtier.header->entries[begin / memtier_place (0) - 1];
+    memory_tier_end_check (memory);
+    if (entry == memory->check.entry && memory->check.number == memtier_number_of (entry))
+        return false;
+    bool is_whole = is_share_undamaged (memory, begin, entry, piece);
+    bool has_common = !is_common (share, first) || is_common_undamaged (memory, begin, entry, piece);
+    if (is_whole && has_common)
+        return false;
+    if (!is_whole)
+        atomic_store (&entry->sequence, 0);
+    if (!has_common)
+        atomic_store (&entry->has_common, 0);
+    accel_logger_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE,
+                      "accel_load_state: what memory has of rank %u after step %llu is damaged%s, and not used",
+                      share->rank, (unsigned long long) share->step,
+                      begin < memtier_place (MEMTIER_OWN) ? "" : " in the copy");
     return true;
 }
 
 /* The ranks of a host divide its shares of this state among them.  What is damaged is dropped, copies like originals,
  * so that another host's is used, or another state.  @param[out] dropped  how many */
 static enum accel_status
-check_shares (const struct memtier *memtier, const struct accel *acc, const struct memory_share *first,
-              int64_t *dropped, struct accel_error *err)
+check_shares (struct memory_tier *memory, const struct accel *acc, const struct memory_share *first, int64_t *dropped,
+              struct accel_error *err)
 {
     AUTO_STRBUF struct strbuf here = { 0 };
-    AUTO_FREE char *piece = malloc (PIECE);
+    AUTO_FREE char *piece = malloc (CHECK_PIECE);
     const struct identity *identity = &acc->identity;
-    enum accel_status status = piece ? list_host (memtier, &here, err) : accel_fail_nomem (err);
+    enum accel_status status = piece ? list_host (&memory->memtier, &here, err) : accel_fail_nomem (err);
     const struct memory_share *shares = (const void *) here.text;
     size_t turn = 0;
-    for (size_t i = 0; !status && i < here.length / sizeof *shares; i++) {
-        if (!shares[i].processes || !is_beside (&shares[i], first)
-            || (int) (turn++ % (size_t) identity->local_world_size) != identity->local_rank
-            || is_undamaged (memtier, &shares[i], piece))
-            continue;
-        size_t entry = (size_t) (shares[i].begin / memtier_place (0)) - 1;
-        atomic_store (&memtier->header->entries[entry].sequence, 0);
-        ++*dropped;
-        accel_logger_log (acc, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE,
-                          "accel_load_state: what memory has of rank %u after step %llu is damaged%s, and not used",
-                          shares[i].rank, (unsigned long long) shares[i].step,
-                          entry < MEMTIER_OWN ? "" : " in the copy");
-    }
+    for (size_t i = 0; !status && i < here.length / sizeof *shares; i++)
+        if (shares[i].processes && is_beside (&shares[i], first)
+            && (int) (turn++ % (size_t) identity->local_world_size) == identity->local_rank)
+            *dropped += check_share (memory, acc, &shares[i], first, piece);
     return status;
 }
 
@@ -190,18 +273,18 @@ list_all (const struct memtier *memtier, struct accel *acc, const struct comm_si
 /* The newest state that is complete and undamaged.  Collective.
  * @param[out] first  its share of rank 0, in @all; NULL: there is none */
 static enum accel_status
-find_undamaged (const struct memtier *memtier, struct accel *acc, const struct comm_site *site,
+find_undamaged (struct memory_tier *memory, struct accel *acc, const struct comm_site *site,
                 struct accel_object_list *all, const struct memory_share **first, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
     for (int64_t dropped = 1, own; !status && dropped;) {
         own = dropped = 0;
         accel_object_list_release (all);
-        status = list_all (memtier, acc, site, all, err);
+        status = list_all (&memory->memtier, acc, site, all, err);
         *first = status ? NULL : choose (all);
         if (!*first)
             return status;
-        status = checkpoint_agree (acc, site, check_shares (memtier, acc, *first, &own, err), err);
+        status = checkpoint_agree (acc, site, check_shares (memory, acc, *first, &own, err), err);
         if (!status)
             status = comm_all_reduce (accel_world (acc), site, &own, &dropped, 1, ACCEL_INT64, ACCEL_MAX, err);
     }
@@ -217,31 +300,66 @@ get_piece (const struct memory_state *state, void *bytes, size_t length, uint64_
                ? accel_fail_errno (err, "cannot read memory for checkpoints") : ACCEL_OK;
 }
 
-/* From rank @owner to all; of each host that lacks it, one rank keeps it, in the memory that all of them can read. */
+/* What hosts lack: bytes that rank @owner has at @from, and one rank of each such host gets at @to, in the memory that
+ * all its ranks can read. */
+struct passage {
+    int owner;
+    bool is_needed; /* here */
+    uint64_t from, to, bytes;
+};
+
 static enum accel_status
-pass_on (struct memory_state *state, struct accel *acc, const struct comm_site *site, uint32_t rank, int owner,
-         const struct memory_share *own, struct accel_error *err)
+pass_on (const struct memory_state *state, struct accel *acc, const struct comm_site *site,
+         const struct passage *passage, struct accel_error *err)
 {
-    struct memory_share *share = &state->shares[rank];
-    uint64_t from = share->begin, bytes = share->index_at + share->index_bytes;
-    bool is_owner = acc->identity.rank == owner, keeps = !own && acc->identity.local_rank == 0;
+    bool is_owner = acc->identity.rank == passage->owner, keeps = passage->is_needed && acc->identity.local_rank == 0;
     AUTO_FREE char *piece = malloc (PIECE);
     enum accel_status status = checkpoint_agree (acc, site, piece ? ACCEL_OK : accel_fail_nomem (err), err), own_status;
-    share->begin = own ? own->begin : memtier_place (MEMTIER_ENTRIES + rank);
     own_status = status;
-    for (uint64_t at = 0; !status && at < bytes; at += PIECE) {
-        size_t some = bytes - at < PIECE ? (size_t) (bytes - at) : PIECE;
+    for (uint64_t at = 0; !status && at < passage->bytes; at += PIECE) {
+        size_t some = passage->bytes - at < PIECE ? (size_t) (passage->bytes - at) : PIECE;
         if (is_owner && !own_status)
-            own_status = get_piece (state, piece, some, from + at, err);
+            own_status = get_piece (state, piece, some, passage->from + at, err);
         struct accel_error cause;
-        status = comm_broadcast (accel_world (acc), site, piece, some, ACCEL_UINT8, owner, &cause);
+        status = comm_broadcast (accel_world (acc), site, piece, some, ACCEL_UINT8, passage->owner, &cause);
         if (status)
             *err = cause;
         else if (keeps && !own_status)
-            own_status = memtier_write (state->memtier, piece, some, share->begin + at)
+            own_status = memtier_write (state->memtier, piece, some, passage->to + at)
                              ? accel_fail_errno (err, "cannot write to memory for checkpoints") : ACCEL_OK;
     }
     return status ? status : checkpoint_agree (acc, site, own_status, err);
+}
+
+/* A share, without what all ranks have in common.  @param own  this host's; NULL: it lacks it */
+static enum accel_status
+pass_share (struct memory_state *state, struct accel *acc, const struct comm_site *site, uint32_t rank, int owner,
+            const struct memory_share *own, struct accel_error *err)
+{
+    struct memory_share *share = &state->shares[rank];
+    const uint64_t from = share->begin, before = share->common_bytes;
+    share->begin = own ? own->begin : memtier_place (MEMTIER_ENTRIES + rank);
+    const struct passage passage
+        = { .owner = owner, .is_needed = !own, .from = from + before, .to = share->begin + before,
+            .bytes = share->index_at + share->index_bytes - before };
+    return pass_on (state, acc, site, &passage, err);
+}
+
+/* What all ranks have in common, to hosts that have something else. */
+static enum accel_status
+pass_common (struct memory_state *state, struct accel *acc, const struct comm_site *site,
+             const struct accel_object_list *all, const struct memory_share *first, const struct memory_share *own,
+             struct accel_error *err)
+{
+    int owner = 0;
+    const struct memory_share *other = find_common (all, first, &owner);
+    state->common = own ? own->begin : memtier_place (MEMTIER_ENTRIES);
+    if (!own && accel_is_local_main_process (acc))
+        accel_logger_log (acc, ACCEL_LOG_INFO | ACCEL_LOG_EVERYWHERE, "accel_load_state: this host gets models and "
+                          "optimizers, %llu MiB, from rank %d", (unsigned long long) first->common_bytes >> 20, owner);
+    const struct passage passage = { .owner = owner, .is_needed = !own, .from = other->begin, .to = state->common,
+                                     .bytes = first->common_bytes };
+    return pass_on (state, acc, site, &passage, err);
 }
 
 static enum accel_status
@@ -252,22 +370,27 @@ get_shares (struct memory_state *state, struct accel *acc, const struct comm_sit
     enum accel_status status = list_host (state->memtier, &here, err);
     struct accel_object host = { here.text, here.length };
     const struct accel_object_list own = { &host, 1 };
-    int64_t lacks = 0, all_lack;
+    const struct memory_share *common = find_common (&own, first, NULL);
+    int64_t lacks[2] = { 0, first->common_bytes && !common }, all_lack[2] = { 0, 0 };
     for (uint32_t rank = 0; rank < first->processes; rank++)
-        lacks += !find_share (&own, first, rank, NULL);
+        lacks[0] += !find_share (&own, first, rank, NULL);
     status = checkpoint_agree (acc, site, status, err);
     if (!status)
-        status = comm_all_reduce (accel_world (acc), site, &lacks, &all_lack, 1, ACCEL_INT64, ACCEL_MAX, err);
+        status = comm_all_reduce (accel_world (acc), site, lacks, all_lack, 2, ACCEL_INT64, ACCEL_MAX, err);
     for (uint32_t rank = 0; !status && rank < first->processes; rank++) {
         int owner = 0;
         const struct memory_share *mine = find_share (&own, first, rank, NULL);
         state->shares[rank] = *find_share (all, first, rank, &owner);
-        if (all_lack)
-            status = pass_on (state, acc, site, rank, owner, mine, err);
+        if (all_lack[0])
+            status = pass_share (state, acc, site, rank, owner, mine, err);
         else
             state->shares[rank].begin = mine->begin; /* which differs from the owner's if one of them is a copy */
     }
-    state->has_copies = all_lack && acc->identity.local_rank == 0;
+    if (!status && all_lack[1])
+        status = pass_common (state, acc, site, all, first, common, err);
+    else if (!status && common)
+        state->common = common->begin;
+    state->has_copies = acc->identity.local_rank == 0 && (all_lack[0] || all_lack[1]);
     return status;
 }
 
@@ -312,7 +435,7 @@ memory_state_find (struct memory_state *state, struct accel *acc, const struct c
     enum accel_status status = ask_all (&all_have, acc, site, err);
     if (status || !all_have)
         return status;
-    status = find_undamaged (state->memtier, acc, site, &all, &first, err);
+    status = find_undamaged (memory_tier_of (acc), acc, site, &all, &first, err);
     if (!status && first) {
         state->processes = first->processes;
         state->shares = calloc (first->processes, sizeof *state->shares);
@@ -338,6 +461,8 @@ memory_state_release (struct memory_state *state)
             memtier_clear (state->memtier, state->shares[i].begin,
                            state->shares[i].index_at + state->shares[i].index_bytes);
     }
+    if (state->has_copies && state->common == memtier_place (MEMTIER_ENTRIES))
+        memtier_clear (state->memtier, state->common, state->shares->common_bytes);
     free (state->indexes);
     free (state->shares);
     *state = (struct memory_state){ 0 };
@@ -390,14 +515,15 @@ take_item (struct cursor *cursor)
 
 /* The next tensor of an item: into @dict if it is not NULL, its elements into @sum if that is not NULL. */
 static enum accel_status
-take_tensor (const struct memory_state *state, struct cursor *cursor, uint64_t begin, struct accel_state_dict *dict,
-             struct checksum *sum, struct accel_error *err)
+take_tensor (const struct memory_state *state, struct cursor *cursor, const struct memory_share *share,
+             struct accel_state_dict *dict, struct checksum *sum, struct accel_error *err)
 {
     size_t length = (size_t) take_number (cursor);
     const char *text = take_bytes (cursor, length);
     enum safetensors_dtype dtype = (enum safetensors_dtype) take_number (cursor);
-    uint64_t at = begin + take_number (cursor), bytes = take_number (cursor),
+    uint64_t at = take_number (cursor), bytes = take_number (cursor),
              from = take_number (cursor), ndim = take_number (cursor);
+    at += share->rank == 0 && at < share->common_bytes ? state->common : share->begin;
     const char *extents = take_bytes (cursor, (size_t) ndim * sizeof (uint64_t));
     cursor->bytes += bytes;
     if (!dict && !sum)
@@ -418,8 +544,8 @@ take_tensor (const struct memory_state *state, struct cursor *cursor, uint64_t b
 
 /* As a file, with a checksum of all its elements. */
 static enum accel_status
-list_item (const struct memory_state *state, struct cursor *cursor, uint64_t begin, bool with_checksums,
-           struct manifest *manifest, struct accel_error *err)
+list_item (const struct memory_state *state, struct cursor *cursor, const struct memory_share *share,
+           bool with_checksums, struct manifest *manifest, struct accel_error *err)
 {
     AUTO_FREE char *name = NULL;
     struct checksum sum;
@@ -429,7 +555,7 @@ list_item (const struct memory_state *state, struct cursor *cursor, uint64_t beg
     checksum_begin (&sum);
     checksum_add (&sum, item.values, item.value_length);
     for (uint64_t i = 0; !status && i < item.tensors; i++)
-        status = take_tensor (state, cursor, begin, NULL, with_checksums ? &sum : NULL, err);
+        status = take_tensor (state, cursor, share, NULL, with_checksums ? &sum : NULL, err);
     if (status || !item.is_there)
         return status;
     if (asprintf (&name, "%.*s%s", (int) item.name_length, item.name,
@@ -450,7 +576,7 @@ memory_state_list (const struct memory_state *state, int size, struct manifest *
     for (uint32_t rank = 0; rank < state->processes; rank++) {
         struct cursor cursor = { .at = state->indexes[rank] };
         for (uint64_t left = take_number (&cursor); !status && left; left--)
-            status = list_item (state, &cursor, state->shares[rank].begin, (uint32_t) size > state->processes, manifest,
+            status = list_item (state, &cursor, &state->shares[rank], (uint32_t) size > state->processes, manifest,
                                 err);
     }
     return status;
@@ -458,14 +584,14 @@ memory_state_list (const struct memory_state *state, int size, struct manifest *
 
 /* What a rank has of an item; the values are the same on all ranks that have it. */
 static enum accel_status
-take_share (const struct memory_state *state, const struct item *item, struct cursor *cursor, uint64_t begin,
-            struct accel_state_dict *dict, struct accel_error *err)
+take_share (const struct memory_state *state, const struct item *item, struct cursor *cursor,
+            const struct memory_share *share, struct accel_state_dict *dict, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
     if (item->value_length && !dict->value_count)
         status = state_dict_parse (dict, item->values, item->value_length, err);
     for (uint64_t i = 0; !status && i < item->tensors; i++)
-        status = take_tensor (state, cursor, begin, dict, NULL, err);
+        status = take_tensor (state, cursor, share, dict, NULL, err);
     return status;
 }
 
@@ -498,9 +624,9 @@ memory_state_read (const struct memory_state *state, const char *name, struct ac
                          && !memcmp (name, item.name, item.name_length);
             *found = *found || is_it;
             if (is_it)
-                status = take_share (state, &item, &cursor, state->shares[rank].begin, dict, err);
+                status = take_share (state, &item, &cursor, &state->shares[rank], dict, err);
             for (uint64_t i = 0; !is_it && i < item.tensors; i++)
-                (void) take_tensor (state, &cursor, 0, NULL, NULL, err);
+                (void) take_tensor (state, &cursor, &state->shares[rank], NULL, NULL, err);
         }
     }
     return status || !*found ? status : seal (state, dict, err);

@@ -101,10 +101,28 @@ look_for (struct memory_tier *memory)
 }
 
 void
+memory_tier_end_check (struct memory_tier *memory)
+{
+    if (memory->check.is_running)
+        (void) pthread_join (memory->check.thread, NULL);
+    memory->check.is_running = false;
+}
+
+/* Training goes on without what a restart could have found: buffers are written again. */
+static void
+begin_training (struct memory_tier *memory)
+{
+    memory->is_asked = true;
+    atomic_store (&memory->check.stops, true);
+    if (memory->check.is_running && memory->process == getpid ())
+        memory_tier_end_check (memory);
+}
+
+void
 memory_tier_forget (const struct accel *acc)
 {
     struct memory_tier *memory = memory_tier_of (acc);
-    memory->is_asked = true;
+    begin_training (memory);
     const struct memtier *memtier = look_for (memory);
     if (!memtier)
         return;
@@ -156,16 +174,58 @@ lack_of_all (const struct memory_tier *memory, unsigned buffers, uint64_t bytes)
     return lack;
 }
 
+static uint64_t
+in_steps (uint64_t bytes)
+{
+    return (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
+}
+
+/* What this rank has in common with rank 0 is only for the speed of a restart.  @return whether there is room for it */
+static bool
+has_room_for_common (const struct memory_tier *memory, uint64_t bytes)
+{
+    const char *source;
+    const unsigned buffers = atomic_load (&memory->memtier.header->buffers);
+    if (bytes <= memory->room)
+        return true;
+    bytes = in_steps (bytes);
+    uint64_t left = memtier_free_bytes (&memory->memtier, &source);
+    if (bytes <= memtier_place (1) - memtier_place (0) && lack_of_all (memory, buffers, bytes) <= left)
+        return true;
+    accel_logger_log (memory->part.acc, ACCEL_LOG_WARNING | ACCEL_LOG_EVERYWHERE, "checkpoints in memory: no models "
+                      "and optimizers on this host, so a restart sends them: they take %u x %llu MiB, but %s has only "
+                      "%llu MiB left", buffers, (unsigned long long) bytes >> 20, source,
+                      (unsigned long long) left >> 20);
+    return false;
+}
+
+static void
+tell_room (const struct memory_tier *memory, unsigned buffers, uint64_t bytes, uint64_t common)
+{
+    AUTO_STRBUF struct strbuf text = { 0 };
+    bool is_alone = buffers == MEMTIER_BUFFERS_ALONE;
+    strbuf_printf (&text, "checkpoints in memory take %s%u x %llu MiB", is_alone ? "" : "up to ", buffers,
+                   (unsigned long long) bytes >> 20);
+    if (!is_alone && common)
+        strbuf_printf (&text, " here, up to %u x %llu MiB on each other host", buffers,
+                       (unsigned long long) in_steps (common) >> 20);
+    if (!is_alone)
+        strbuf_printf (&text, "%s and %d x %llu MiB for copies on another host", common ? "," : " here,",
+                       MEMTIER_COPY_BUFFERS, (unsigned long long) in_steps (bytes - common) >> 20);
+    if (text.text)
+        accel_logger_log (memory->part.acc, ACCEL_LOG_INFO, "%s", text.text);
+}
+
 /* Before pages are touched: a limit that they exceed would kill a process.  Without room for what other hosts copy,
  * states are kept here alone. */
 static enum accel_status
-check_room (struct memory_tier *memory, uint64_t bytes, struct accel_error *err)
+check_room (struct memory_tier *memory, uint64_t bytes, uint64_t common, struct accel_error *err)
 {
     const char *source;
     struct memtier_header *header = memory->memtier.header;
     if (bytes <= memory->room)
         return ACCEL_OK;
-    bytes = (bytes + ROOM_STEP - 1) / ROOM_STEP * ROOM_STEP;
+    bytes = in_steps (bytes);
     uint64_t left = memtier_free_bytes (&memory->memtier, &source);
     unsigned buffers = atomic_load (&header->buffers);
     bool fits_alone = bytes <= memtier_place (1) - memtier_place (0)
@@ -181,10 +241,7 @@ check_room (struct memory_tier *memory, uint64_t bytes, struct accel_error *err)
                           (unsigned long long) left >> 20);
         atomic_store (&header->buffers, buffers = MEMTIER_BUFFERS_ALONE);
     }
-    bool is_alone = buffers == MEMTIER_BUFFERS_ALONE;
-    accel_logger_log (memory->part.acc, ACCEL_LOG_INFO, "checkpoints in memory take %s%u x %llu MiB%s",
-                      is_alone ? "" : "up to ", buffers, (unsigned long long) bytes >> 20,
-                      is_alone ? "" : " here, and half of that on another host");
+    tell_room (memory, buffers, bytes, common);
     memory->room = bytes;
     return ACCEL_OK;
 }
@@ -285,16 +342,67 @@ add_item (struct strbuf *index, const struct collected_item *item, uint64_t at)
     return at;
 }
 
+/* Where parts of a buffer end, and their checksums. */
+struct layout {
+    bool is_main;     /* rank 0, in whose index the common part is */
+    bool has_common;
+    uint64_t common, end;
+    struct checksum sums[2]; /* of the bytes before `common` and from there on */
+};
+
+static bool
+is_left_out (const struct layout *layout, const struct collected_item *item)
+{
+    return item->is_common && !layout->has_common;
+}
+
+static bool
+is_listed (const struct layout *layout, const struct collected_item *item)
+{
+    return !item->is_common || layout->is_main;
+}
+
+static uint64_t
+bytes_of_item (const struct collected_item *item)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < item->state.tensor_count; i++)
+        bytes += padded (bytes_of (&item->state.tensors[i]));
+    return bytes;
+}
+
+static void
+lay_out (struct layout *layout, const struct collected *collected, struct strbuf *index)
+{
+    uint64_t count = 0;
+    strbuf_truncate (index, 0);
+    layout->common = layout->end = 0;
+    for (size_t i = 0; i < collected->count; i++)
+        count += is_listed (layout, &collected->items[i]);
+    add_number (index, count);
+    for (size_t i = 0; i < collected->count; i++) {
+        const struct collected_item *item = &collected->items[i];
+        if (is_listed (layout, item))
+            layout->end = add_item (index, item, layout->end);
+        else if (!is_left_out (layout, item))
+            layout->end += bytes_of_item (item);
+        layout->common = item->is_common ? layout->end : layout->common;
+    }
+}
+
 static enum accel_status
-put_all (const struct memtier *memtier, const struct collected *collected, const struct strbuf *index, uint64_t begin,
-         struct checksum *sum, struct accel_error *err)
+put_all (const struct memtier *memtier, const struct collected *collected, struct layout *layout,
+         const struct strbuf *index, uint64_t begin, struct accel_error *err)
 {
     uint64_t at = begin;
     enum accel_status status = ACCEL_OK;
+    checksum_begin (&layout->sums[0]);
+    checksum_begin (&layout->sums[1]);
     for (size_t i = 0; i < collected->count; i++) {
-        const struct accel_state_dict *state = &collected->items[i].state;
-        for (size_t j = 0; !status && j < state->tensor_count; j++) {
-            status = put_tensor (memtier, &state->tensors[j], at, sum, err);
+        const struct collected_item *item = &collected->items[i];
+        const struct accel_state_dict *state = &item->state;
+        for (size_t j = 0; !status && !is_left_out (layout, item) && j < state->tensor_count; j++) {
+            status = put_tensor (memtier, &state->tensors[j], at, &layout->sums[!item->is_common], err);
             at += padded (bytes_of (&state->tensors[j]));
         }
     }
@@ -320,32 +428,44 @@ publish (struct memory_tier *memory, struct memtier_entry *entry)
 }
 
 static enum accel_status
+fit (struct memory_tier *memory, const struct collected *collected, struct layout *layout, struct strbuf *index,
+     struct accel_error *err)
+{
+    lay_out (layout, collected, index);
+    if (!layout->is_main && layout->common && !index->failed
+        && !has_room_for_common (memory, layout->end + index->length)) {
+        memory->lacks_common = true;
+        layout->has_common = false;
+        lay_out (layout, collected, index);
+    }
+    if (index->failed)
+        return accel_fail_nomem (err);
+    return check_room (memory, layout->end + index->length, layout->common, err);
+}
+
+static enum accel_status
 write_state (struct memory_tier *memory, const struct collected *collected, struct accel_error *err)
 {
     AUTO_STRBUF struct strbuf index = { 0 };
-    struct checksum sum;
-    uint64_t at = 0;
+    struct layout layout = { .is_main = accel_is_main_process (memory->part.acc), .has_common = !memory->lacks_common };
     if (!entry_of (memory, 0))
         return accel_fail (err, ACCEL_ERR_INVALID, "this host has more ranks than its launcher has started");
-    add_number (&index, collected->count);
-    for (size_t i = 0; i < collected->count; i++)
-        at = add_item (&index, &collected->items[i], at);
-    if (index.failed)
-        return accel_fail_nomem (err);
-    enum accel_status status = check_room (memory, at + index.length, err);
+    enum accel_status status = fit (memory, collected, &layout, &index, err);
     if (status)
         return status;
     struct memtier_entry *entry = choose_entry (memory);
     atomic_store (&entry->sequence, 0); /* until it is complete */
-    checksum_begin (&sum);
-    status = put_all (&memory->memtier, collected, &index,
-                      memtier_place ((size_t) (entry - memory->memtier.header->entries)), &sum, err);
+    status = put_all (&memory->memtier, collected, &layout, &index,
+                      memtier_place ((size_t) (entry - memory->memtier.header->entries)), err);
     if (status)
         return status;
-    entry->index_at = at;
+    entry->index_at = layout.end;
     entry->index_bytes = index.length;
     entry->index_checksum = checksum_bytes (index.text, index.length);
-    entry->checksum = checksum_end (&sum);
+    entry->common_bytes = layout.common;
+    entry->common_checksum = checksum_end (&layout.sums[0]);
+    entry->has_common = layout.common > 0;
+    entry->checksum = checksum_end (&layout.sums[1]);
     publish (memory, entry);
     return ACCEL_OK;
 }
@@ -369,7 +489,7 @@ save_between (const struct accel *acc)
     struct collected collected = { 0 };
     struct accel_error err = { 0 };
     uint64_t every = part->project.memory_checkpoint_every ? part->project.memory_checkpoint_every : memory->every;
-    memory->is_asked = true;
+    begin_training (memory);
     if (join_steps (acc)) /* ranks with more data than others make more steps */
         memory->steps = 0;
     else
@@ -379,11 +499,12 @@ save_between (const struct accel *acc)
     if (sharding_has_averages (acc)) /* it would take the others to save them: after the next step */
         return;
     memory->steps = 0;
+    enum collected_who who = sharding_first (acc) ? COLLECTED_SHARES : COLLECTED_HOSTS;
     enum accel_status status = check_hooks (part, &err);
     if (!status && cut_first (acc)) /* they would have to be collected, but nothing here is collective */
         status = accel_fail (&err, ACCEL_ERR_UNSUPPORTED, "each process has only parts of tensors (tp_size)");
     if (!status)
-        status = collected_make (&collected, acc, true, sharding_first (acc), &err);
+        status = collected_make (&collected, acc, true, who, &err);
     if (!status)
         status = write_state (memory, &collected, &err);
     collected_release (&collected);
@@ -416,7 +537,11 @@ open_tier (struct part *part, const struct accel_options *options, struct accel_
 static void
 close_tier (struct part *part)
 {
-    memtier_release (&((struct memory_tier *) (void *) part)->memtier);
+    struct memory_tier *memory = (struct memory_tier *) (void *) part;
+    atomic_store (&memory->check.stops, true);
+    if (memory->process == getpid ())
+        memory_tier_end_check (memory);
+    memtier_release (&memory->memtier);
 }
 
 const struct part_kind part_memory_tier = { .size_bytes = sizeof (struct memory_tier), .open = open_tier,

@@ -7,7 +7,9 @@
  * latest two, so there always is one that all have.  If a host is gone, what another one has copied has to be as new as
  * what the others still have: so ranks leave the saves that the hosts agree on (`kept` of the tier's header).  Nothing
  * is loaded whose checksums are wrong.  If there is no whole state, the disk has to do.  Of a sharded model, each rank
- * saves its share. */
+ * saves its share.  Other models and optimizers are the same on all ranks: rank 0 saves them, and so does the first
+ * rank of each other host, for the ranks there to read after a restart; if its checksum is not that of rank 0, they get
+ * them from rank 0. */
 #ifndef LIB_CHECKPOINT_MEMORY_TIER_H
 #define LIB_CHECKPOINT_MEMORY_TIER_H
 
@@ -17,6 +19,8 @@
 #include "lib/state/state_dict.h"
 #include "util/memtier.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 /** What this rank knows of its memory tier. */
@@ -26,12 +30,20 @@ struct memory_tier {
     pid_t process;       /* whose it is: not that of a fork */
     bool is_looked_for;  /* `memtier` is what the environment has */
     bool is_off;         /* nothing is saved any more: the reason was logged */
+    bool lacks_common;   /* there is no room for what all ranks have in common: the reason was logged */
     bool is_asked;       /* training has begun: the state to continue from was loaded, or there is none */
     uint64_t every;      /* as the launcher says; 0: never */
     uint64_t steps;      /* since the latest save */
     uint64_t sequence;   /* of the latest save in this start of the ranks; 0: none */
     uint64_t latest;     /* memtier_number() of the latest save, or of what was loaded; 0: neither */
     uint64_t room;       /* bytes that each buffer has or gets without asking again */
+    struct {             /* of what this rank has saved last, in a thread */
+        pthread_t thread;
+        bool is_running;
+        atomic_bool stops;
+        const struct memtier_entry *entry;
+        uint64_t number; /* memtier_number() of what is undamaged there; 0: it is not known */
+    } check;
 };
 
 extern const struct part_kind part_memory_tier;
@@ -48,9 +60,10 @@ void memory_tier_forget (const struct accel *acc);
 
 /** One rank's part of a state in memory. */
 struct memory_share {
-    uint64_t restarts, sequence, step, index_at, index_bytes, index_checksum, checksum;
+    uint64_t restarts, sequence, step, index_at, index_bytes, index_checksum, common_bytes, common_checksum, checksum;
     uint32_t rank, processes; /* that saved it */
     uint64_t begin;           /* in the file */
+    uint64_t has_common;      /* not only a hole of this size */
 };
 
 /** A state in memory that is complete.  All zero: none. */
@@ -59,8 +72,14 @@ struct memory_state {
     struct memory_share *shares; /* [processes], by rank */
     uint32_t processes;
     char **indexes;   /* [processes] */
+    uint64_t common;  /* where what all ranks have in common begins, in the file; rank 0's index has it */
     bool has_copies;  /* of what other hosts have, which end with memory_state_release() */
 };
+
+/** accel_open(), before processes meet, for which they mostly wait: begin to compare checksums of what this rank has
+ *  saved last before it was started again. */
+void memory_tier_begin_check (const struct accel *acc);
+void memory_tier_end_check (struct memory_tier *memory);
 
 /** @return whether accel_load_state() looks in memory: the ranks were started again, and nothing was loaded yet. */
 bool memory_state_is_possible (const struct accel *acc);

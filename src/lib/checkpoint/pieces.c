@@ -9,7 +9,7 @@
 #include "lib/formats/convert.h"
 #include "lib/kernels/dtypes.h"
 #include "lib/train/file_names.h"
-#include "lib/train/stretches.h"
+#include "lib/train/packed_parameters.h"
 #include "util/cleanup.h"
 
 #include <accel/precision.h>
@@ -31,7 +31,11 @@ pieces_find_tied (const struct accel_model *model, size_t *same_as)
         same_as[i] = i;
         for (size_t j = 0; j < i && bytes && same_as[i] == i; j++) {
             const DLTensor *other = model->parameters[j].data;
-            if (other->data == tensor->data
+            if (packed_first (model, i) != packed_first (model, j))
+                continue;
+            if (packed_first (model, i) != SIZE_MAX)
+                same_as[i] = same_as[j];
+            else if (other->data == tensor->data
                 && accel_tensor_count (other) * convert_element_bytes (other->dtype) == bytes)
                 same_as[i] = same_as[j];
         }

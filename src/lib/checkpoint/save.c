@@ -15,6 +15,7 @@
 #include "lib/checkpoint/sharded.h"
 #include "lib/state/state_object.h"
 #include "lib/train/sharding.h"
+#include "lib/train/sharding_layers.h"
 #include "lib/train/tensor_parallel.h"
 #include "util/cleanup.h"
 #include "util/io.h"
@@ -68,14 +69,18 @@ save_begin (struct save *save, struct accel *acc, const struct comm_site *site, 
     if (status)
         return status;
     status = checkpoint_run_hooks (part, ACCEL_BEFORE_SAVE, save->folder.temporary, &save->with_models, err);
+    if (!status)
+        status = cut_reserve (acc, err);
     status = checkpoint_agree (acc, site, status, err);
     if (!status && !save->folder.is_sharded)
         status = sharding_collect (acc, site, err);
     if (status || !save->folder.is_sharded)
         return status ? status : cut_collect (acc, site, err);
     for (struct accel_model *model = model_first (acc); model; model = model_next (model))
-        if (sharding_is_on (model))
+        if (sharding_is_on (model)) {
+            sharding_settle_layers (model); /* with what the program has written in a summons */
             masters_need (model);
+        }
     return sharding_complete (acc, site, err);
 }
 

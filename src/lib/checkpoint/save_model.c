@@ -370,21 +370,33 @@ accel_save_model_at (const char *file, int line, size_t options_size, struct acc
     if (status)
         return status;
     options = options ? options : &defaults;
+    bool is_packed = model->sharding.packed;
+    bool has_masters = !sharding_is_on (model) || model->object.owner; /* otherwise they would begin anew */
+    bool takes_masters = options->precision != ACCEL_SAVE_TRAINED && has_masters;
+    enum cut_extent extent = takes_masters ? CUT_MASTERS : CUT_PARAMETERS;
     struct save save = { .acc = acc, .site = &site, .model = model, .directory = directory,
-                         .is_collected = model->cuts || (options->precision != ACCEL_SAVE_TRAINED
-                                                         && sharding_is_on (model) && model->object.owner),
+                         .is_collected = model->cuts || is_packed || (takes_masters && sharding_is_on (model)),
                          .target = WEIGHTS_SAVE_NONE };
     uint64_t entered = checkpoint_enter (acc, &site);
-    status = sharding_summon (model, &site, &own);
-    if (!status)
-        status = cut_collect_model (model, acc, &site, &own);
-    if (!status && save.is_collected && sharding_is_on (model)) /* before they are listed: whole ones are elsewhere */
+    if (is_packed && takes_masters)
+        masters_need (model); /* made from parameters, which are collected elsewhere next */
+    if (is_packed) /* there need not be room for all on the GPU */
+        status = sharding_collect_parameters (model, &site, &own);
+    else
+        status = sharding_summon (model, &site, &own);
+    /* Before they are listed: whole ones are elsewhere. */
+    if (!status && sharding_is_on (model) && takes_masters)
         status = sharding_collect_masters (model, &site, &own);
+    if (!status && model->cuts)
+        status = checkpoint_agree (acc, &site, cut_reserve_model (model, acc, extent, &own), &own);
+    if (!status)
+        status = cut_collect_model (model, acc, extent, &site, &own);
     if (!status)
         status = save_model (&save, options, &own);
     cut_end_collect_model (model);
-    sharding_dismiss (model);
-    if (save.is_collected && sharding_is_on (model))
+    if (!is_packed)
+        sharding_dismiss (model);
+    if (save.is_collected && sharding_is_on (model) && model->object.owner)
         sharding_end_collect_masters (model);
     weights_save_end (&save.target);
     pieces_release (&save.pieces);

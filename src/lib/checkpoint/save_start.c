@@ -186,7 +186,8 @@ prepare (struct save_in_flight *flight, struct accel *acc, const char *output_di
     if (save->rank)
         status = share_begin (&flight->share, save->folder.temporary, save->rank, err);
     if (!status)
-        status = collected_make (&flight->collected, acc, save->with_models, save->folder.is_sharded, err);
+        status = collected_make (&flight->collected, acc, save->with_models,
+                                 save->folder.is_sharded ? COLLECTED_SHARES : COLLECTED_MAIN, err);
     if (!status)
         status = collected_copy (&flight->collected, &checkpoint_of (acc)->snapshot, err);
     return checkpoint_agree (acc, &flight->site, status, err);
@@ -208,8 +209,8 @@ start (struct accel *acc, const struct comm_site *site, const char *output_dir, 
     *flight = (struct save_in_flight){ .acc = acc, .site = *site, .share = -1,
                                        .save = { .folder = CHECKPOINT_NO_FOLDER } };
     status = prepare (flight, acc, output_dir, err);
-    sharding_end_collect (acc);
     cut_end_collect (acc);
+    sharding_end_collect (acc);
     if (status) {
         best_cancel_save (acc, flight->save.best);
         release (flight);
@@ -241,17 +242,23 @@ accel_save_state_start_at (const char *file, int line, struct accel *acc, const 
 enum accel_status
 accel_save_state_reserve (struct accel *acc, struct accel_error *err)
 {
-    struct collected collected;
+    struct collected collected = { 0 };
     if (!acc)
         return accel_fail_null (err, "accel_save_state_reserve", "acc");
     struct checkpoint_part *part = checkpoint_of (acc);
     if (part->flight)
         return ACCEL_OK;
     struct accel_error own = { 0 };
-    enum accel_status status = collected_make (&collected, acc, true, checkpoint_is_sharded (part), &own);
+    enum accel_status status = cut_reserve (acc, &own);
+    if (!status)
+        cut_show_reserved (acc);
+    bool in_shares = checkpoint_is_sharded (part) && !cut_first (acc);
+    if (!status)
+        status = collected_make (&collected, acc, true, in_shares ? COLLECTED_SHARES : COLLECTED_MAIN, &own);
     if (!status)
         status = collected_reserve (&collected, &part->snapshot, &own);
     collected_release (&collected);
+    cut_end_collect (acc);
     return status ? accel_fail (err, status, "accel_save_state_reserve: %s", own.text) : ACCEL_OK;
 }
 

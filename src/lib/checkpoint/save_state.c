@@ -18,7 +18,8 @@ write_items (struct save *save, struct accel *acc, struct accel_error *err)
 {
     struct collected collected;
     struct io_progress progress;
-    enum accel_status status = collected_make (&collected, acc, save->with_models, save->folder.is_sharded, err);
+    enum collected_who who = save->folder.is_sharded ? COLLECTED_SHARES : COLLECTED_MAIN;
+    enum accel_status status = collected_make (&collected, acc, save->with_models, who, err);
     io_progress_begin (&progress, checkpoint_show (acc), IO_PROGRESS_SAVE, save->folder.place, collected.bytes);
     if (!status)
         status = collected_write (&collected, save->folder.temporary, &save->manifest, err);
@@ -78,8 +79,8 @@ accel_save_state_at (const char *file, int line, struct accel *acc, const char *
         status = save_state (&save, acc, &site, output_dir, &own);
     if (status)
         best_cancel_save (acc, save.best);
-    sharding_end_collect (acc);
     cut_end_collect (acc);
+    sharding_end_collect (acc);
     save_end (&save);
     return checkpoint_leave (acc, &site, entered, status, &own, err);
 }

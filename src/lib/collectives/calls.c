@@ -4,6 +4,7 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/comm_object.h"
+#include "lib/comm/links.h"
 #include "lib/memory/memory.h"
 #include "lib/state/state_object.h"
 
@@ -58,6 +59,17 @@ accel_comm_set_stream (struct accel_comm *comm, void *stream, struct accel_error
     if (!status)
         comm->stream = stream;
     return status;
+}
+
+enum accel_status
+accel_comm_set_timeout (struct accel_comm *comm, uint32_t timeout_ms, struct accel_error *err)
+{
+    const char *gone = comm ? comm_why_gone (comm) : NULL;
+    if (!comm)
+        return accel_fail_null (err, __func__, "comm");
+    if (gone || !timeout_ms)
+        return accel_fail (err, ACCEL_ERR_INVALID, "%s: %s", __func__, gone ? gone : "the timeout is 0");
+    return comm_set_timeout (comm, timeout_ms, err);
 }
 
 enum accel_status

@@ -150,15 +150,36 @@ comm_verify_tree (struct accel *acc, const struct comm_site *site, const struct 
 }
 
 enum accel_status
+comm_agree (struct accel_comm *comm, const struct comm_site *site, enum accel_status status, const char *what,
+            struct accel_error *err)
+{
+    enum { STATUSES = 256 };
+    int64_t mine = status ? (int64_t) accel_comm_rank (comm) * STATUSES + (int64_t) status : 0, worst = 0;
+    if (accel_comm_size (comm) == 1)
+        return status;
+    enum accel_status sent
+        = comm_all_reduce (comm, site, &mine, &worst, 1, ACCEL_INT64, ACCEL_MAX, status ? NULL : err);
+    if (status || sent) /* the rank's own failure says more */
+        return status ? status : sent;
+    if (!worst)
+        return ACCEL_OK;
+    enum accel_status theirs = (enum accel_status) (worst % STATUSES);
+    return accel_fail (err, theirs, "%s of rank %d: %s", what, (int) (worst / STATUSES), accel_status_string (theirs));
+}
+
+enum accel_status
 comm_find_difference (struct accel_comm *comm, const struct comm_site *site, const int64_t *mine, size_t count,
                       size_t *index, int *rank, struct accel_error *err)
 {
     size_t size = (size_t) accel_comm_size (comm);
     AUTO_FREE int64_t *all = calloc (size * count + 1, sizeof *all);
+    enum accel_status status = ACCEL_OK;
     if (!all)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to compare %zu numbers of %zu ranks", count,
-                           size);
-    enum accel_status status = comm_all_gather (comm, site, mine, all, count, ACCEL_INT64, err);
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to compare %zu numbers of %zu ranks", count,
+                             size);
+    status = comm_agree (comm, site, status, "numbers cannot be compared with those", err);
+    if (!status)
+        status = comm_all_gather (comm, site, mine, all, count, ACCEL_INT64, err);
     *index = count;
     for (size_t i = 0; !status && i < count && *index == count; i++)
         for (size_t other = size; other-- > 1;)

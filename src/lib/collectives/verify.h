@@ -20,6 +20,11 @@ enum accel_status comm_verify_tensor (struct accel *acc, const struct comm_site 
 enum accel_status comm_verify_tree (struct accel *acc, const struct comm_site *site, const struct accel_tree *tree,
                                     struct accel_error *err);
 
+/** Before something collective: if @p status of one rank is an error, such as a want of memory, all ranks have one.  A
+ * rank's own error stays; that of others is "@p what of rank N: ...".  Collective. */
+enum accel_status comm_agree (struct accel_comm *comm, const struct comm_site *site, enum accel_status status,
+                              const char *what, struct accel_error *err);
+
 /**
  * Find the first of @p count numbers in which a rank differs from rank 0.  Collective.
  *

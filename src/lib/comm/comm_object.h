@@ -15,6 +15,8 @@
 struct comm_observer {
     /** @p call, which began at @p begin_ns of clock_ns(), has returned.  Runs on the thread that made the call. */
     void (*note) (struct comm_observer *observer, const struct accel_engine_call *call, int64_t begin_ns);
+    /** The program's thread was in @p name since @p begin_ns, which is not a collective; it may contain some. */
+    void (*note_span) (struct comm_observer *observer, const char *name, int64_t begin_ns);
     /** The world ends: free the observer. */
     void (*end) (struct comm_observer *observer);
 };

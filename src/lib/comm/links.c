@@ -167,6 +167,23 @@ comm_give_up_links (struct accel_comm *comm, const char *reason)
             comm->links[i].engine->give_up (comm->links[i].transport, reason);
 }
 
+enum accel_status
+comm_set_timeout (struct accel_comm *comm, uint32_t timeout_ms, struct accel_error *err)
+{
+    for (int i = 0; i < comm->link_count; i++) {
+        const struct accel_engine *engine = comm->links[i].engine;
+        if (!engine->set_timeout && !(engine->flags & ACCEL_ENGINE_SINGLE_PROCESS))
+            return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                               "accel_comm_set_timeout: engine %s cannot change it: pass timeout_ms to accel_open",
+                               engine->name);
+    }
+    for (int i = 0; i < comm->link_count; i++)
+        if (comm->links[i].is_open && comm->links[i].engine->set_timeout)
+            comm->links[i].engine->set_timeout (comm->links[i].transport, timeout_ms);
+    comm->watch.timeout_ms = timeout_ms;
+    return ACCEL_OK;
+}
+
 /* ---- calls ---- */
 
 const char *

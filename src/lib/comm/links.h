@@ -21,6 +21,9 @@ enum accel_status comm_open_links (struct accel_comm *comm, struct engine_job *j
 void comm_close_links (struct accel_comm *comm);
 void comm_give_up_links (struct accel_comm *comm, const char *reason);
 
+/** Change the longest wait for peers in all engines, or, if one cannot, in none. */
+enum accel_status comm_set_timeout (struct accel_comm *comm, uint32_t timeout_ms, struct accel_error *err);
+
 /** Tell the engine where the buffers of @p call are, whose site names a device that is not the host. */
 void comm_set_device (struct accel_engine_call *call);
 

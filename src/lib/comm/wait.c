@@ -117,9 +117,10 @@ accel_work_synchronize (struct accel_work *work, struct accel_error *err)
     return status;
 }
 
-/* @param[out] stays  nothing has happened to @work, because of an earlier error where it is */
+/* On the stream that the call was for; @on_device: on the device's, whichever that was.
+ * @param[out] stays  nothing has happened to @work, because of an earlier error where it is */
 static enum accel_status
-wait_in_order (struct accel_work *work, bool *stays, struct accel_error *err)
+wait_in_order (struct accel_work *work, bool on_device, bool *stays, struct accel_error *err)
 {
     DLDevice device = { 0 };
     void *stream = NULL;
@@ -129,7 +130,7 @@ wait_in_order (struct accel_work *work, bool *stays, struct accel_error *err)
     bool orders = !status && !work->over && can_order (work->link);
     if (orders) {
         device = work->site.device;
-        stream = work->site.stream;
+        stream = on_device ? NULL : work->site.stream;
     }
     work_unlock ();
     if (orders) { /* without the lock, because the GPU may be busy; its stream may be one that cannot wait now */
@@ -159,17 +160,29 @@ enum accel_status
 accel_work_wait (struct accel_work *work, struct accel_error *err)
 {
     bool stays;
-    return wait_in_order (work, &stays, err);
+    return wait_in_order (work, false, &stays, err);
+}
+
+static enum accel_status
+finish_on (struct accel_work *work, bool on_device, struct accel_error *err)
+{
+    bool stays;
+    enum accel_status status = wait_in_order (work, on_device, &stays, err);
+    enum accel_status later = stays ? accel_work_synchronize (work, NULL) : ACCEL_OK;
+    (void) later; /* the first of two errors counts */
+    return status;
 }
 
 enum accel_status
 work_finish (struct accel_work *work, struct accel_error *err)
 {
-    bool stays;
-    enum accel_status status = wait_in_order (work, &stays, err);
-    enum accel_status later = stays ? accel_work_synchronize (work, NULL) : ACCEL_OK;
-    (void) later; /* the first of two errors counts */
-    return status;
+    return finish_on (work, false, err);
+}
+
+enum accel_status
+work_join (struct accel_work *work, struct accel_error *err)
+{
+    return finish_on (work, true, err);
 }
 
 enum accel_status

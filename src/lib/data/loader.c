@@ -8,11 +8,13 @@
 #include "lib/base/error.h"
 #include "lib/base/sized.h"
 #include "lib/collectives/parallel.h"
+#include "lib/comm/comm_object.h"
 #include "lib/data/active.h"
 #include "lib/data/device_batches.h"
 #include "lib/data/loader_object.h"
 #include "lib/data/sampler.h"
 #include "lib/state/prepared.h"
+#include "util/clock.h"
 
 #include <stdlib.h>
 
@@ -362,6 +364,15 @@ next_batch (struct accel_loader *loader, const struct comm_site *site, const str
     return true;
 }
 
+/* Getting a batch is a span of a profile, which a function called while reading may stop. */
+static void
+end_span (const struct comm_observer *before, struct accel *acc, int64_t begin_ns)
+{
+    struct comm_observer *observer = before ? accel_world (acc)->observer : NULL;
+    if (observer && observer == before)
+        observer->note_span (observer, jobseg_call_name (JOBSEG_CALL_LOADER_NEXT), begin_ns);
+}
+
 bool
 accel_loader_next_at (const char *file, int line, struct accel_loader *loader, const struct accel_batch **batch,
                       struct accel_error *err)
@@ -385,6 +396,9 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
     struct object *job = object_of_job (loader->object.owner);
     object_pin (job); /* reading and saving call functions of the program */
     object_pin (&loader->object);
+    struct accel *acc = loader->object.owner;
+    const struct comm_observer *observer = acc ? accel_world (acc)->observer : NULL;
+    int64_t begin_ns = observer ? clock_ns () : 0;
     if (job)
         loader_between (loader, loader->object.owner);
     bool more = next_batch (loader, &site, batch, err), loader_gone = object_is_gone (&loader->object);
@@ -395,6 +409,7 @@ accel_loader_next_at (const char *file, int line, struct accel_loader *loader, c
                     loader_gone ? "loader" : "job");
     }
     comm_note_end (accel_world (loader->object.owner), note);
+    end_span (observer, acc, begin_ns);
     if (!more && err->code)
         tell_peers (loader, err);
     else

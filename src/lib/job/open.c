@@ -268,6 +268,8 @@ open_job (struct accel **acc, const struct accel_options *options, struct accel_
     job.base.local_world_size = identity->local_world_size;
     if (!status)
         status = show_stack (made, &job.segment, options, false, err);
+    if (!status)
+        memory_tier_begin_check (made);
     if (!status) /* before engines are chosen for it */
         made->device = job.base.device = device_choose (identity->local_rank, made->cpu, why);
     if (!status)

@@ -36,7 +36,7 @@ struct memory_live;
 /** Batches that a copy stream can have on their way. */
 enum { MEMORY_COPY_STREAM_SLOTS = 2 };
 
-/** Copies from the host to a device beside its other work. */
+/** Copies between the host and a device beside its other work. */
 struct memory_copy_stream;
 
 /** What can be done with copy streams.  All functions are there; one stream is used by one thread at a time. */
@@ -56,6 +56,8 @@ struct memory_copy_streams {
     void (*begin) (struct memory_copy_stream *copy_stream);
     /** @param host_from  keep it as it is until wait(), also if it is not pinned */
     void (*copy) (struct memory_copy_stream *copy_stream, void *to, const void *host_from, size_t bytes);
+    /** The other way.  @param host_to  leave it alone until wait() */
+    void (*fetch) (struct memory_copy_stream *copy_stream, void *host_to, const void *from, size_t bytes);
     /** What has been copied since begin() is batch @p slot, < MEMORY_COPY_STREAM_SLOTS. */
     void (*end) (struct memory_copy_stream *copy_stream, unsigned slot);
 

@@ -14,17 +14,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static enum accel_status
 start (void *user, const struct accel_tracker_run *run, struct accel_error *err)
 {
     struct log_file *file = user;
     AUTO_FREE char *folder = log_folder (run);
-    enum accel_status status = folder ? log_file_open (file, folder, "metrics.csv", true, err) : accel_fail_nomem (err);
-    if (!status && lseek (file->fd, 0, SEEK_END) == 0)
-        strbuf_add (&file->left, "step,time,key,value\n");
-    return status ? status : log_file_add (file, 0, err);
+    file->header = "step,time,key,value\n";
+    return folder ? log_file_open (file, folder, "metrics.csv", true, err) : accel_fail_nomem (err);
 }
 
 /* RFC 4180: quotes around what contains a comma, a quote or the end of a line. */

@@ -56,19 +56,48 @@ remove_half_line (int fd)
     return end < 0 ? -1 : end < info.st_size ? ftruncate (fd, end) : 0;
 }
 
-enum accel_status
-log_file_open (struct log_file *file, const char *folder, const char *name, bool lines, struct accel_error *err)
+static int
+write_header (const struct log_file *file)
+{
+    struct stat info;
+    if (!file->header)
+        return 0;
+    return fstat (file->fd, &info) || (!info.st_size && io_write_all (file->fd, file->header, strlen (file->header)))
+               ? -1 : 0;
+}
+
+/* If this fails, errno says why. */
+static enum accel_status
+open_now (struct log_file *file, struct accel_error *err)
 {
     struct fail fail;
-    file->path = text_printf ("%s/%s", folder, name);
-    if (!file->path)
-        return accel_fail_nomem (err);
     if (io_make_parents (file->path, &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "%.400s", fail.text);
     file->fd = open (file->path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (file->fd < 0 || (lines && remove_half_line (file->fd)))
-        return accel_fail_errno (err, "cannot open %.300s", file->path);
-    return ACCEL_OK;
+    if (file->fd >= 0 && (!file->lines || !remove_half_line (file->fd)) && !write_header (file))
+        return ACCEL_OK;
+    int number = errno;
+    accel_fail_errno (err, "cannot open %.300s", file->path);
+    if (file->fd >= 0)
+        close (file->fd);
+    file->fd = -1;
+    errno = number;
+    return ACCEL_ERR_SYSTEM;
+}
+
+enum accel_status
+log_file_open (struct log_file *file, const char *folder, const char *name, bool lines, struct accel_error *err)
+{
+    file->path = text_printf ("%s/%s", folder, name);
+    file->lines = lines;
+    if (!file->path)
+        return accel_fail_nomem (err);
+    struct accel_error own;
+    enum accel_status status = open_now (file, &own);
+    if (!status || errno == ENOSPC || errno == EDQUOT)
+        return ACCEL_OK;
+    *err = own;
+    return status;
 }
 
 enum accel_status
@@ -87,6 +116,9 @@ log_file_flush (struct log_file *file, struct accel_error *err)
 {
     size_t done = 0;
     ssize_t written = 0;
+    enum accel_status status = file->fd < 0 ? open_now (file, err) : ACCEL_OK;
+    if (status)
+        return status;
     while (done < file->left.length && written >= 0) {
         written = write (file->fd, file->left.text + done, file->left.length - done);
         if (written > 0)

@@ -9,7 +9,9 @@
 #include <accel/tracker.h>
 
 struct log_file {
-    int fd; /* -1: none */
+    int fd; /* -1: none, or the disk was full */
+    bool lines;
+    const char *header; /* of a file that is empty; NULL: none */
     char *path;
     struct strbuf left; /* to write */
 };
@@ -22,7 +24,7 @@ char *log_folder (const struct accel_tracker_run *run);
 enum accel_status log_file_create (struct accel_tracker_calls *calls, size_t size, struct accel_error *err);
 
 /**
- * Open FOLDER/NAME for appending, with the folders above it.
+ * Open FOLDER/NAME for appending, with the folders above it.  If the disk is full, log_file_flush() tries again.
  *
  * @param lines  if its last line was not finished (its writer was killed), remove that
  */
@@ -32,7 +34,8 @@ enum accel_status log_file_open (struct log_file *file, const char *folder, cons
 /** End what was added to `left` behind its first @p mark bytes.  If there was no memory for it, it is taken back. */
 enum accel_status log_file_add (struct log_file *file, size_t mark, struct accel_error *err);
 
-/** Write what was added to `left`.  It is not synced: a crash of the machine can lose the last seconds. */
+/** Open the file, if that could not be done yet, and write what was added to `left`.  It is not synced: a crash of the
+ * machine can lose the last seconds. */
 enum accel_status log_file_flush (struct log_file *file, struct accel_error *err);
 
 /** Preserves errno. */

@@ -212,9 +212,13 @@ accel_init_trackers_sized (size_t options_size, size_t tracker_size, struct acce
     if (status || !accel_is_main_process (acc))
         return status;
     track_end (acc);
+    bool before = track_of (acc)->line.steps;
     const struct accel_tracker_run run = { .project_name = project_name, .run_name = own.run_name,
                                            .logging_dir = accel_get_project_configuration (acc)->logging_dir };
-    return init (track_of (acc), &run, config, count, &own, err);
+    status = init (track_of (acc), &run, config, count, &own, err);
+    if (!status && (own.print_steps || before)) /* the launcher's status line finds it by its name; 0: not known */
+        progress_log (acc->world, &(struct progress_value){ "total_steps", (double) own.print_steps }, 1, -1);
+    return status;
 }
 
 /* ---- logging ---- */

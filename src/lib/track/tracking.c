@@ -181,6 +181,15 @@ wait_for_work (struct tracking *its)
     return !ending;
 }
 
+static bool
+has_written_all (const struct tracking *its)
+{
+    bool all = !has_work (its) && !atomic_load (&its->refused);
+    for (unsigned i = 0; i < its->count; i++)
+        all = all && !its->trackers[i].lost;
+    return all;
+}
+
 static void
 finish_tracker (struct accel_tracker *tracker)
 {
@@ -222,6 +231,9 @@ serve (void *user)
             accel_logger_log (NULL, ACCEL_LOG_WARNING, "there is no memory to keep more of what is logged");
         }
     }
+    pthread_mutex_lock (&its->lock);
+    its->is_written = has_written_all (its);
+    pthread_mutex_unlock (&its->lock);
     for (unsigned i = 0; i < its->count; i++)
         finish_tracker (&its->trackers[i]);
     pthread_mutex_lock (&its->lock);
@@ -251,14 +263,15 @@ end_thread (struct tracking *its)
     pthread_cond_broadcast (&its->changed);
     for (int64_t left; !its->is_over && (left = until - clock_ms ()) > 0;)
         wait_ms (its, left);
-    bool over = its->is_over;
+    bool over = its->is_over, written = its->is_written;
     its->is_abandoned = !over;
     pthread_mutex_unlock (&its->lock);
     if (over)
         pthread_join (its->thread, NULL);
     else {
         accel_logger_log (NULL, ACCEL_LOG_WARNING,
-                          "trackers have not written all that was logged in %u ms: the rest is lost",
+                          written ? "trackers have written all that was logged, but have not finished in %u ms"
+                                  : "trackers have not written all that was logged in %u ms: the rest is lost",
                           (unsigned) its->finish_timeout_ms);
         pthread_detach (its->thread);
     }

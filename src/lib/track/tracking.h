@@ -43,6 +43,7 @@ struct tracking {
     pthread_cond_t changed;
     bool is_idle;      /* the thread waits for the next record */
     bool is_ending;
+    bool is_written;   /* all trackers have written all, and are only to be finished */
     bool is_over;      /* the thread no longer uses anything of this */
     bool is_abandoned; /* the job is closed, so the thread frees this */
     bool is_joined;

@@ -53,7 +53,8 @@ run (struct accel *acc, struct accel_model *model, const struct comm_site *site,
     if (status)
         return status;
     reducer_begin (model, site, accumulate_reduces (model));
-    enum accel_status failure = backward (user, known_scale (acc), &cause);
+    bool has_begun = !model->reducer->error.code; /* else gradients may have no memory, and the end reports it */
+    enum accel_status failure = has_begun ? backward (user, known_scale (acc), &cause) : ACCEL_OK;
     bool model_gone = object_is_gone (&model->object);
     if (!failure && (model_gone || object_is_gone (&acc->object)))
         failure = accel_fail (&cause, ACCEL_ERR_CALLBACK, "the function destroyed its own %s",

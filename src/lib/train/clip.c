@@ -33,12 +33,16 @@ static enum accel_status
 find_norms (struct accel_model *model, const struct comm_site *site, double p, struct accel_error *err)
 {
     struct memory_list *gradients = model_gradients (model);
-    if (model->sharding.reduced)
-        return sharding_norms (model, site, p, err);
-    memory_list_norm (gradients, model->memory, model->device, model_pending (model), p, model->norms);
-    enum accel_status status = model->memory->read (model->device, model->host_norms, model->norms,
-                                                    gradients->count * sizeof *model->norms, err);
-    return status ? comm_fail_in (site, status, err) : cut_norms (model, site, p, err);
+    enum accel_status status;
+    if (model->sharding.reduced || model->sharding.grads) {
+        status = sharding_norms (model, site, p, err);
+    } else {
+        memory_list_norm (gradients, model->memory, model->device, model_pending (model), p, model->norms);
+        status = model->memory->read (model->device, model->host_norms, model->norms,
+                                      gradients->count * sizeof *model->norms, err);
+        status = status ? comm_fail_in (site, status, err) : ACCEL_OK;
+    }
+    return status ? status : cut_norms (model, site, p, err);
 }
 
 UNFUSED static void
@@ -142,7 +146,7 @@ clip_on_device (const struct clipped *clipped, const struct comm_site *site, flo
                 enum accel_status *status, struct accel_error *err)
 {
     struct accel_model *model = clipped->count == 1 ? clipped->first : NULL;
-    if (!model || !model->memory->lists || model->cuts || (p != 2 && !isinf (p))
+    if (!model || !model->memory->lists || model->cuts || model->sharding.grads || (p != 2 && !isinf (p))
         || outliers_want_norm (model->object.owner))
         return false;
     *status = precision_unscale (model, site, err);

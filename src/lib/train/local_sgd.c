@@ -70,11 +70,11 @@ average (const struct accel_local_sgd *local_sgd, const struct comm_site *site, 
     if (model_gone || object_is_gone (&local_sgd->acc->object))
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: the %s", jobseg_call_name (site->call),
                            model_gone ? "model has been destroyed" : "job has been closed");
-    struct comm_site there = comm_site_on (site, model->device);
     masters_need (model);
     comm_coalesce_begin (&coalesced, world);
     for (size_t i = 0; i < model->count && !status; i++) {
         const DLTensor *data = model->trained[i].data;
+        struct comm_site there = comm_site_on (site, data->device);
         if (model_is_trained (model, i))
             status = comm_all_reduce (world, comm_coalesce_site (&coalesced, &there), data->data, data->data,
                                       accel_tensor_count (data), accel_dtype_from_dl (data->dtype), ACCEL_AVG, err);

@@ -10,8 +10,10 @@
 #include "lib/kernels/dtypes.h"
 #include "lib/train/file_names.h"
 #include "lib/train/model_device.h"
+#include "lib/train/packed_parameters.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/sharding_offload.h"
+#include "lib/train/staging.h"
 #include "lib/train/tensor_parallel.h"
 #include "util/cleanup.h"
 
@@ -135,6 +137,7 @@ end_model (struct object *object)
     offload_forget (model);
     cut_destroy (model);
     masters_destroy (model);
+    staging_end (model);
     model_lists_destroy (model);
     model->memory->destroy (model->device, model->live);
     model->memory->destroy (model->device, model->norms);
@@ -154,7 +157,7 @@ let_go (struct object *object)
 {
     struct accel_model *model = (struct accel_model *) (void *) object;
     model_release (model);
-    if (model->placement && !model_fetch (model, NULL)) /* else it stays where it is */
+    if (model->placement && !packed_fetch_own (model, NULL) && !model_fetch (model, NULL)) /* else it stays there */
         model_go_home (model);
 }
 

@@ -13,6 +13,8 @@
 #include "lib/state/state_object.h"
 #include "lib/train/optimizer/optimizer_object.h"
 #include "lib/train/packed.h"
+#include "lib/train/packed_parameters.h"
+#include "lib/train/staging.h"
 #include "util/cleanup.h"
 #include "util/memory.h"
 
@@ -114,7 +116,8 @@ lay_out (struct placement *placement, const struct accel_model *model)
     size_t end = 0;
     for (size_t i = 0; i < model->count; i++) {
         const struct accel_parameter *parameter = &model->parameters[i];
-        note_origin (placement, parameter->data, true, model->owned[i] || model->array, !parameter->grad);
+        note_origin (placement, parameter->data, packed_first (model, i) == SIZE_MAX, model->owned[i] || model->array,
+                     !parameter->grad);
         if (parameter->grad)
             note_origin (placement, parameter->grad, parameter->grad->data != model->kept[i], false, false);
     }
@@ -141,18 +144,19 @@ lay_out (struct placement *placement, const struct accel_model *model)
     return end;
 }
 
-/* The masters, and the states of optimizers. */
+/* The masters, and the states of optimizers, unless they stay. */
 static bool
 list_blocks (struct placement *placement, struct accel_model *model)
 {
     size_t count = model->count;
+    bool stay = model->sharding.states_at_home;
     for (struct accel_optimizer *optimizer = model->optimizers; optimizer; optimizer = optimizer->beside)
         count++;
     placement->block_count = 0;
     placement->blocks = calloc (count, sizeof *placement->blocks);
     if (!placement->blocks)
         return false;
-    for (size_t i = 0; i < model->count; i++) {
+    for (size_t i = 0; i < model->count && !stay; i++) {
         DLTensor *master = &model->masters[i].tensor;
         size_t elements = accel_tensor_count (master);
         if (!master->data)
@@ -161,7 +165,7 @@ list_blocks (struct placement *placement, struct accel_model *model)
             .slot = &master->data, .bytes = elements * sizeof (float), .index = i,
             .there_bytes = (sharding_is_on (model) ? packed_room (model, i) : elements) * sizeof (float) };
     }
-    for (struct accel_optimizer *optimizer = model->optimizers; optimizer; optimizer = optimizer->beside)
+    for (struct accel_optimizer *optimizer = model->optimizers; optimizer && !stay; optimizer = optimizer->beside)
         placement->blocks[placement->block_count++] = (struct block){
             .slot = &optimizer->state_memory, .bytes = optimizer->state_bytes, .optimizer = optimizer,
             .there_bytes = sharding_is_on (model) ? packed_state_bytes (optimizer) : optimizer->state_bytes };
@@ -226,6 +230,8 @@ set_device (struct accel_model *model, DLDevice device)
 {
     model->memory = memory_of (device);
     model->device = device;
+    if (model->sharding.states_at_home)
+        return;
     for (size_t i = 0; i < model->count; i++)
         model->masters[i].tensor.device = device;
     for (struct accel_optimizer *optimizer = model->optimizers; optimizer; optimizer = optimizer->beside)
@@ -347,7 +353,9 @@ allocate (struct accel_model *model, size_t bytes, const struct memory *memory, 
     scratch->norms = memory->create (device, (model->count + 1) * sizeof *scratch->norms, false);
     if (scales)
         scratch->scales = memory->create (device, model->count * sizeof *scratch->scales, false);
-    bool good = placement->memory && scratch->live && scratch->norms && (!scales || scratch->scales)
+    bytes += packed_parameter_bytes (model);
+    bool good = packed_allocate_parameters (model, memory, device);
+    good = good && placement->memory && scratch->live && scratch->norms && (!scales || scratch->scales)
                 && list_blocks (placement, model);
     for (size_t i = 0; good && i < placement->block_count; i++) {
         struct block *block = &placement->blocks[i];
@@ -374,7 +382,7 @@ copy_packed (const struct accel_model *model, const struct block *block, DLDevic
 {
     if (block->optimizer)
         return packed_copy_states (block->optimizer, device, back ? block->home : block->there, back, err);
-    return packed_copy (model, block->index, device, block->there, block->home, back, err);
+    return packed_copy (model, block->index, device, block->there, block->home, sizeof (float), back, err);
 }
 
 static void
@@ -406,8 +414,10 @@ model_place (struct accel_model *model, const struct accel *acc, DLDevice device
             end_placement (model);
         return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for a model of %zu parameters", model->count);
     }
+    enum accel_status status = packed_make_parameters (model, err);
     size_t bytes = lay_out (placement, model);
-    enum accel_status status = check_others (model, acc, err);
+    if (!status)
+        status = check_others (model, acc, err);
     if (!status)
         status = allocate (model, bytes, memory, device, err);
     if (!status) {
@@ -419,12 +429,14 @@ model_place (struct accel_model *model, const struct accel *acc, DLDevice device
             memory->destroy (device, placement->blocks[i].there);
         memory->destroy (device, placement->memory);
         destroy_scratch (&placement->scratch, memory, device);
+        packed_end_parameters (model, memory, device);
         end_placement (model);
         return status;
     }
     for (size_t i = 0; i < placement->block_count; i++)
         set_block (&placement->blocks[i], placement->blocks[i].there);
     switch_tensors (placement, device);
+    packed_place_parameters (model);
     exchange_scratch (model);
     set_device (model, device);
     return ACCEL_OK;
@@ -458,6 +470,7 @@ model_settle (struct accel_model *model)
     for (size_t i = 0; i < placement->stretch_count; i++)
         if (placement->stretches[i].ours)
             memory_discard (placement->stretches[i].home, placement->stretches[i].bytes);
+    packed_settle_parameters (model);
 }
 
 /* ---- back ---- */
@@ -559,12 +572,16 @@ model_go_home (struct accel_model *model)
         memory->destroy (device, placement->blocks[i].there);
     }
     restore_tensors (placement);
+    packed_end_parameters (model, memory, device);
     exchange_scratch (model);
     destroy_scratch (&placement->scratch, memory, device);
     memory->destroy (device, placement->memory);
     set_device (model, placement->home);
+    staging_end (model);
+    bool has_received = model->sharding.states_at_home; /* masters of rank 0, which belong to its parameters */
+    model->sharding.states_at_home = false;
     if (!placement->fetched) {
-        model->widened = placement->widened;
+        model->widened = placement->widened && !has_received;
         for (size_t i = 0; i < model->count; i++)
             model->masters[i].scale = placement->scales[i];
     }
@@ -576,7 +593,9 @@ model_end_placement (struct accel_model *model)
 {
     const struct placement *placement = model->placement;
     (void) read_stretches (model, false, NULL); /* there is no way to say that the GPU has failed */
+    (void) packed_fetch_own (model, NULL);
     restore_tensors (placement);
+    packed_end_parameters (model, model->memory, model->device);
     destroy_scratch (&placement->scratch, &memory_host, placement->home);
     model->memory->destroy (model->device, placement->memory);
     end_placement (model);

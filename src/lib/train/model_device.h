@@ -22,8 +22,8 @@ enum accel_status model_place (struct accel_model *model, const struct accel *ac
 /** The model stays there: free the memory at home that is ours and not needed any more. */
 void model_settle (struct accel_model *model);
 
-/** Copy everything to where it came from.  Call model_go_home() next; on failure, the model stays on the device, and
- *  what it came from may have some of the values. */
+/** Copy everything to where it came from, but for packed parameters.  Call model_go_home() next; on failure, the model
+ *  stays on the device, and what it came from may have some of the values. */
 enum accel_status model_fetch (struct accel_model *model, struct accel_error *err);
 
 /** The tensors point to where they came from, with the values of model_fetch(), or of before model_place(). */

@@ -16,6 +16,7 @@ struct span {
     size_t count; /* elements, with those between gradients */
     enum accel_dtype dtype;
     bool allocated;    /* by us, with accel_alloc(); gradients lie there */
+    bool is_private;   /* allocated, too, but with create_sparse(): pages are given back where they are not shared */
     bool scattered;    /* allocated too, but gradients are copied in before a reduction, and out of it */
     size_t begin, end; /* its gradients are those parameters from begin to end - 1 whose `span_of` names it */
     size_t gradients;  /* their number */
@@ -56,6 +57,7 @@ struct model_live {
 /** What is divided among processes (sharding.h). */
 struct model_sharding {
     enum accel_sharding asked, strategy; /* the latter if it is */
+    bool is_set; /* by accel_model_set_sharding(): so the program follows addresses */
     uint64_t min_num_params;
     bool shares;     /* if it can */
     bool has_shared; /* so states of small parameters are rank 0's */
@@ -63,11 +65,17 @@ struct model_sharding {
     enum accel_offload offload_optimizer, offload_param; /* as asked for */
     char *optimizer_path, *param_path;                   /* folders; NULL: the launcher's */
     struct memory_file *masters_file, *parameters_file;  /* (sharding_offload.h) NULL: they are in memory */
+    bool states_at_home;    /* states and masters are in host memory while the model is on a GPU (staging.h) */
+    bool params_at_home;     /* and so is this process's part of the parameters (packed_home.h) */
+    struct staging *staging; /* with the former: what a step goes through; NULL: the model has ended */
+    bool divides_gradients; /* on a GPU */
     int size, rank; /* size > 1: it is, since accel_prepare(); of a group */
     int replica;    /* the number of the group, of which the first saves */
     struct accel_comm *shards;   /* the group; NULL: all processes are in it */
     struct accel_comm *replicas; /* those with the same chunks; NULL: no other */
     struct sharding_layers *layers; /* NULL: parameters are not divided */
+    struct packed_parameters *packed; /* (packed_parameters.h) NULL: they are whole, or in host memory */
+    struct packed_gradients *grads;   /* (packed_gradients.h) the same of gradients */
     struct packed_whole *wholes; /* what rank 0 has whole while it saves, if the model is on a GPU (packed.h) */
     bool is_partial; /* others' chunks of parameters were given back when the model was released */
     bool reduced;   /* gradients: this process's chunks are averages, and the others' are 0 */
@@ -114,7 +122,7 @@ struct accel_model {
     struct shared_parameters shared;
     struct model_cut *cuts;  /* [count]; NULL: all parameters are whole */
     int tp_size, tp_rank;    /* then: among how many processes, and whose parts these are */
-    struct collected_whole *collected; /* what rank 0 has whole while it saves */
+    struct cut_collection *collection; /* what rank 0 has whole while it saves, or NULL */
     struct accel_parameter *trained;    /* [count]: the parameters as optimizers see them, with masters as data */
     struct master *masters;             /* [count] */
     bool widened;                       /* the masters have values */
@@ -198,8 +206,9 @@ void masters_need (struct accel_model *model);
 /** Write all 8-bit parameters from their masters, each with a new scale. */
 void masters_narrow_scaled (struct accel_model *model);
 
-/** @return where 16-bit parameter @p index is written from its master in the step itself; NULL: it is not. */
-void *master_target (const struct accel_model *model, size_t index);
+/** @return where element @p element of 16-bit parameter @p index, one that this process changes, is written from its
+ *          master in the step itself; NULL: it is not. */
+void *master_target (const struct accel_model *model, size_t index, size_t element);
 
 /** From now on, the host knows what is on the device of `scale`, for which it waits. */
 enum accel_status model_fetch_scale (struct accel_model *model, struct accel_error *err);
@@ -239,6 +248,20 @@ model_home (const struct accel_model *model)
     return model->placement ? &memory_host : model->memory;
 }
 
+/** The kind of memory of states and masters, and what their tensors say of it.  @{ */
+static inline const struct memory *
+model_state_memory (const struct accel_model *model)
+{
+    return model->sharding.states_at_home ? &memory_host : model->memory;
+}
+
+static inline DLDevice
+model_state_device (const struct accel_model *model)
+{
+    return model->sharding.states_at_home ? (DLDevice){ kDLCPU, 0 } : model->device;
+}
+/** @} */
+
 /** Whether the program has memory for this gradient itself. */
 bool model_has_own_gradient (const struct accel_model *model, size_t index);
 
@@ -251,6 +274,10 @@ void span_copy (const struct accel_model *model, size_t s, const unsigned char *
 /** Make `spans` and `span_of`, and give gradients memory.  Collective. */
 enum accel_status model_make_spans (struct accel *acc, struct accel_model *model, const struct comm_site *site,
                                     struct accel_error *err);
+
+/** Give all ranks the parameters of rank 0, if they have not the same already.  Collective. */
+enum accel_status model_make_equal (struct accel_model *model, const struct accel *acc, struct accel_comm *comm,
+                                    const struct comm_site *site, struct accel_error *err);
 
 /** Copy the parameters of rank @p root to all.  Collective. */
 enum accel_status model_broadcast (struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,

@@ -5,6 +5,7 @@
 
 #include "lib/base/error.h"
 #include "lib/state/state_dict.h"
+#include "lib/train/packed_parameters.h"
 #include "lib/train/sharding_layers.h"
 #include "lib/train/tensor_parallel.h"
 
@@ -13,8 +14,11 @@
 #include <string.h>
 
 static bool
-same_memory (const DLTensor *a, const DLTensor *b)
+same_memory (const struct accel_model *model, size_t i, size_t j)
 {
+    const DLTensor *a = model->parameters[i].data, *b = model->parameters[j].data;
+    if (packed_first (model, i) != SIZE_MAX || packed_first (model, j) != SIZE_MAX) /* it may have no address now */
+        return packed_first (model, i) == packed_first (model, j);
     return memory_data (a) == memory_data (b) && tensor_same_dtype (a, b)
            && accel_tensor_count (a) == accel_tensor_count (b);
 }
@@ -26,7 +30,7 @@ is_alias (const struct accel_model *model, size_t index)
     const DLTensor *tensor = model->parameters[index].data;
     bool found = false;
     for (size_t i = 0; !found && i < index && accel_tensor_count (tensor); i++)
-        found = same_memory (tensor, model->parameters[i].data);
+        found = same_memory (model, index, i);
     return found;
 }
 
@@ -40,8 +44,15 @@ save_parameter (const struct accel_model *model, size_t index, struct accel_stat
     if (state->in_shares)
         count = sharding_saved (model, index, is_trained, accel_tensor_count (parameter->data), own);
     for (int i = 0; i < count; i++) {
+        const DLTensor *whole = parameter->data;
+        DLTensor placed = *whole;
+        if (state->in_shares && packed_first (model, index) != SIZE_MAX) {
+            placed.device = packed_device (model, index);
+            placed.data = (void *) ((uintptr_t) packed_element (model, index, own[i].from)
+                                    - own[i].from * tensor_element_bytes (&placed));
+        }
         if (state->in_shares)
-            state_dict_add_stretch (state, parameter->name, parameter->data, own[i].from, own[i].end);
+            state_dict_add_stretch (state, parameter->name, &placed, own[i].from, own[i].end);
         else
             state_dict_add_tensor (state, parameter->name, parameter->data);
         if (is_trained)
@@ -101,6 +112,9 @@ model_load (struct object *object, const struct accel_state_dict *state, struct 
         if (is_alias (model, i) && !accel_state_dict_has (state, parameter->name))
             continue;
         struct whole whole;
+        status = sharding_open_layer (model, i, err);
+        if (status)
+            break;
         status = whole_begin (&whole, model, i, parameter->data, err);
         if (!status)
             status = accel_state_dict_get_tensor (state, parameter->name, &whole.tensor, err);
@@ -108,7 +122,7 @@ model_load (struct object *object, const struct accel_state_dict *state, struct 
         if (!status && state_dict_get_double (state, &scale, NULL, "scale.%s", parameter->name))
             scale = 1;
         model->masters[i].scale = (float) scale;
-        sharding_discard_layer (model, i);
+        sharding_discard_layer (model, i, !status);
     }
     model->widened = false;
     model->scales_read = true;

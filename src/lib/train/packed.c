@@ -16,13 +16,43 @@ packed_room (const struct accel_model *model, size_t index)
     return count - sharding_chunk (model, index) * (size_t) (model->sharding.size - 1);
 }
 
+/* Of what is packed. */
+static size_t
+offset_of (const struct accel_model *model, size_t index, size_t element)
+{
+    size_t chunk = sharding_chunk (model, index), rest = chunk * (size_t) model->sharding.size;
+    return element < rest ? element - chunk * (size_t) model->sharding.rank : element - rest + chunk;
+}
+
 size_t
 packed_offset (const struct accel_model *model, size_t index, size_t element)
 {
-    if (!packed_is_on (model))
-        return element;
-    size_t chunk = sharding_chunk (model, index), rest = chunk * (size_t) model->sharding.size;
-    return element < rest ? element - chunk * (size_t) model->sharding.rank : element - rest + chunk;
+    return packed_is_on (model) ? offset_of (model, index, element) : element;
+}
+
+void *
+packed_element (const struct accel_model *model, size_t index, size_t element)
+{
+    const DLTensor *data = model->parameters[index].data;
+    bool is_packed = packed_first (model, index) != SIZE_MAX;
+    return memory_at (is_packed ? model->sharding.packed->own[index] : data->data,
+                      is_packed ? offset_of (model, index, element) : element, tensor_element_bytes (data));
+}
+
+size_t
+packed_position (const struct accel_model *model, size_t index, size_t offset)
+{
+    size_t chunk = sharding_chunk (model, index), others = chunk * (size_t) (model->sharding.size - 1);
+    return offset < chunk ? offset + chunk * (size_t) model->sharding.rank : offset + others;
+}
+
+void *
+packed_gradient (const struct accel_model *model, size_t index, size_t element)
+{
+    const struct packed_gradients *grads = model->sharding.grads;
+    return memory_at (grads ? grads->own[index] : model->parameters[index].grad->data,
+                      grads ? offset_of (model, index, element) : element,
+                      accel_dtype_bytes (model_grad_dtype (model, index)));
 }
 
 DLTensor
@@ -30,15 +60,15 @@ packed_tensor (const struct accel_model *model, size_t index, const DLTensor *te
 {
     DLTensor moved = *tensor;
     size_t before = from - packed_offset (model, index, from);
-    moved.data = (void *) ((uintptr_t) tensor->data - before * sizeof (float));
+    moved.data = (void *) ((uintptr_t) tensor->data - before * tensor_element_bytes (tensor));
     return moved;
 }
 
 /* ---- from and to the device ---- */
 
 enum accel_status
-packed_copy (const struct accel_model *model, size_t index, DLDevice device, void *there, float *home, bool back,
-             struct accel_error *err)
+packed_copy (const struct accel_model *model, size_t index, DLDevice device, void *there, void *home, size_t each,
+             bool back, struct accel_error *err)
 {
     struct stretch own[STRETCHES];
     const struct memory *memory = memory_of (device);
@@ -46,11 +76,11 @@ packed_copy (const struct accel_model *model, size_t index, DLDevice device, voi
     enum accel_status status = ACCEL_OK;
     sharding_stretches (model, index, own);
     for (int s = 0; s < STRETCHES && !status; s++) {
-        size_t bytes = (own[s].end - own[s].from) * sizeof *home;
+        size_t bytes = (own[s].end - own[s].from) * each;
         if (bytes && back)
-            status = memory->read (device, home + own[s].from, at, bytes, err);
+            status = memory->read (device, memory_at (home, own[s].from, each), at, bytes, err);
         else if (bytes)
-            memory->write (device, at, home + own[s].from, bytes);
+            memory->write (device, at, memory_at (home, own[s].from, each), bytes);
         at += bytes;
     }
     return status;
@@ -96,7 +126,8 @@ packed_copy_states (const struct accel_optimizer *optimizer, DLDevice device, ch
         if (!state)
             continue;
         if (!optimizer->custom.step)
-            status = packed_copy (optimizer->model, k / optimizer->state_count, device, there, home, back, err);
+            status = packed_copy (optimizer->model, k / optimizer->state_count, device, there, home, sizeof (float),
+                                  back, err);
         else if (back)
             status = memory->read (device, home, there, room_of (optimizer, k, false), err);
         else

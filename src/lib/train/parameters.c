@@ -72,7 +72,7 @@ model_check_gradients (const struct accel_model *model, struct accel_error *err)
     if (status)
         return status;
     for (size_t i = 0; i < model->count; i++)
-        if (model_is_trained (model, i) && !model->parameters[i].grad->data
+        if (!model->sharding.grads && model_is_trained (model, i) && !model->parameters[i].grad->data
             && accel_tensor_count (model->parameters[i].grad))
             return accel_fail (err, ACCEL_ERR_INVALID,
                                "the gradient of '%s' has no memory: call accel_prepare first, or set its grad->data",

@@ -10,6 +10,7 @@
 #include "lib/comm/comm_private.h"
 #include "lib/train/model_device.h"
 #include "lib/train/model_object.h"
+#include "lib/train/packed_gradients.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/sharding.h"
@@ -17,6 +18,7 @@
 #include "lib/train/sharding_layers.h"
 #include "lib/train/sharding_offload.h"
 #include "lib/train/shared_parameters.h"
+#include "lib/train/staging.h"
 #include "lib/train/tensor_parallel.h"
 #include "util/hash.h"
 
@@ -24,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DESCRIPTION_SIZE = 256, STATUSES = 256 };
+enum { DESCRIPTION_SIZE = 256 };
 
 static void
 describe (const struct accel_model *model, size_t index, char text[DESCRIPTION_SIZE])
@@ -75,6 +77,7 @@ static int64_t
 fingerprint_options (const struct accel_model *model)
 {
     const struct accel_ddp_options *ddp = &model->ddp;
+    bool is_ordered = !memory_of (model->target)->host && sharding_wanted (model) >= ACCEL_SHARDING_SHARD_GRAD_OP;
     const double values[] = {
         ddp->bucket_cap_mb, ddp->find_unused_parameters, ddp->broadcast_buffers, ddp->comm_hook,
         ddp->matrix_approximation_rank, ddp->start_iter, ddp->min_compression_rate,
@@ -82,6 +85,8 @@ fingerprint_options (const struct accel_model *model)
         sharding_wanted (model), (double) model->sharding.min_num_params, model->sharding.shares,
         (double) model->sharding.group_size, (double) model->sharding.prefetch_layers,
         (double) model->sharding.max_live_params, offload_of_optimizers (model), offload_of_parameters (model),
+        is_ordered && ddp->overlap == ACCEL_OVERLAP_NEVER, /* averages come between layers, or after them */
+        is_ordered && model->sharding.is_set,
     };
     return (int64_t) hash_bytes (HASH_START, values, sizeof values);
 }
@@ -101,6 +106,14 @@ explain_difference (struct accel_comm *comm, const struct comm_site *site, const
                        rank, other);
 }
 
+/* For comm_agree(): GPUs, and processes, differ in how much memory is left. */
+static const char *
+what_fails (const struct accel_model *model)
+{
+    return memory_of (model->target)->host ? "the model cannot be prepared in the memory"
+                                           : "the model cannot be placed on the GPU";
+}
+
 static enum accel_status
 compare_models (struct accel_comm *comm, const struct comm_site *site, const struct accel_model *model,
                 struct accel_error *err)
@@ -113,7 +126,12 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
     int rank = 0;
     int64_t *mine = calloc (count + 1, sizeof *mine);
     if (!mine)
-        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to compare %zu parameters", count);
+        status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to compare %zu parameters", count);
+    status = comm_agree (comm, site, status, what_fails (model), err);
+    if (status) {
+        free (mine);
+        return status;
+    }
     for (size_t i = 0; i < count; i++)
         mine[i] = fingerprint_parameter (model, i);
     mine[count] = fingerprint_options (model);
@@ -125,25 +143,6 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
     else if (!status && index < count)
         status = explain_difference (comm, site, model, index, rank, err);
     return status;
-}
-
-/* GPUs differ in how much memory is left: if it was too little on one rank, all ranks have an error. */
-static enum accel_status
-agree (const struct accel_model *model, struct accel_comm *comm, const struct comm_site *site,
-       enum accel_status status, struct accel_error *err)
-{
-    int64_t mine = status ? (int64_t) accel_comm_rank (comm) * STATUSES + (int64_t) status : 0, worst = 0;
-    if (memory_of (model->target)->host || accel_comm_size (comm) == 1)
-        return status;
-    enum accel_status sent
-        = comm_all_reduce (comm, site, &mine, &worst, 1, ACCEL_INT64, ACCEL_MAX, status ? NULL : err);
-    if (status || sent) /* the rank's own failure says more */
-        return status ? status : sent;
-    if (!worst)
-        return ACCEL_OK;
-    enum accel_status theirs = (enum accel_status) (worst % STATUSES);
-    return accel_fail (err, theirs, "the model cannot be placed on the GPU of rank %d: %s", (int) (worst / STATUSES),
-                       accel_status_string (theirs));
 }
 
 /* What the parameters of rank 0 are, and where gradients are. */
@@ -161,12 +160,18 @@ fill (struct accel_model *model, struct accel *acc, const struct comm_site *site
     model->object.owner = acc;
     status = model_make_spans (acc, model, site, err);
     if (!status)
+        status = packed_make_gradients (model, err);
+    if (!status)
         status = reducer_create (model, acc, err);
+    bool is_on_host = memory_of (model->target)->host;
+    if (is_on_host || sharding_has_parameters (model) || offload_of_optimizers (model) == ACCEL_OFFLOAD_NVME)
+        status = comm_agree (accel_world (acc), site, status, what_fails (model), err); /* what follows is collective */
     if (!status)
         status = sharding_make_layers (model, acc, site, err);
     if (!status)
         status = offload_begin (model, acc, site, err);
-    status = agree (model, accel_world (acc), site, status, err);
+    if (!is_on_host)
+        status = comm_agree (accel_world (acc), site, status, what_fails (model), err);
     if (status) {
         model_release (model);
         model->object.owner = NULL;
@@ -187,11 +192,16 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
     if (!status)
         status = compare_models (comm, site, model, err);
     if (!status)
+        status = offload_stay (model, acc, site, err);
+    if (!status)
         status = sharding_begin (model, acc, site, err); /* which decides what has to be on the device */
+    if (!status)
+        status = offload_keep (model, acc, err);
     if (!status) {
         if (!memory_is_same (model->target, model->device))
             status = model_place (model, acc, model->target, err);
-        status = agree (model, comm, site, status, err);
+        if (!memory_of (model->target)->host)
+            status = comm_agree (comm, site, status, what_fails (model), err);
     }
     if (!status)
         status = fill (model, acc, site, err);
@@ -202,6 +212,10 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
             model_go_home (model);
         else
             model->widened = model->widened && !sharding_is_on (model);
+        if (!model->placement) {
+            staging_end (model);
+            model->sharding.states_at_home = false;
+        }
         model->sharding.size = was_sharded ? model->sharding.size : 0;
         return status;
     }

@@ -11,10 +11,11 @@
 
 #include "lib/train/packed.h"
 #include "lib/train/packed_collectives.h"
+#include "lib/train/packed_gradients.h"
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/shared_parameters.h"
+#include "lib/train/tensor_parallel.h"
 
-#include <accel/parallel.h>
 #include <accel/precision.h>
 #include <accel/utility.h>
 
@@ -61,7 +62,7 @@ void
 sharding_discard (struct accel_model *model)
 {
     for (struct accel_optimizer *of = model->optimizers; of; of = of->beside) {
-        if (sharding_is_on (model) && model->memory->host)
+        if (sharding_is_on (model) && model_state_memory (model)->host)
             memory_use_small_pages (of->state_memory, of->state_bytes);
         for (size_t i = 0; i < model->count; i++)
             sharding_discard_parameter (of, i);
@@ -72,26 +73,42 @@ sharding_discard (struct accel_model *model)
 
 static const char why_not_joined[] = "models cannot be sharded between accel_join_uneven_inputs and accel_join_end";
 
-/* On a GPU, addresses of gradients and parameters stay, and what is behind them cannot be given back. */
+static bool
+divides_parameters (enum accel_sharding strategy)
+{
+    return strategy == ACCEL_SHARDING_FULL_SHARD || strategy == ACCEL_SHARDING_HYBRID_SHARD;
+}
+
+/* It would have to be whole where the parameter is not. */
+static bool
+has_frozen_alias (const struct accel_model *model)
+{
+    bool found = false;
+    for (size_t i = 0; i < model->count; i++)
+        for (size_t j = 0; !model_is_trained (model, i) && j < model->count && !found; j++)
+            found = model_is_trained (model, j) && model->parameters[j].data->data == model->parameters[i].data->data;
+    return found;
+}
+
+/* On a GPU, addresses of gradients stay, and what is behind them cannot be given back. */
 static const char *
 why_not_on_device (const struct accel_model *model, enum accel_sharding strategy)
 {
     if (memory_of (model->target)->host)
         return NULL;
-    if (!model->memory->host && (!model->placement || !sharding_is_on (model)))
+    if (!model->memory->host && (!model->placement || !sharding_is_on (model) || divides_parameters (strategy)))
         return "this model is on a GPU already: only models that accel_prepare puts there can be sharded "
                "(device_placement)";
-    if (strategy > ACCEL_SHARDING_OPTIMIZER)
-        return "of models on a GPU, only the states of optimizers can be divided: ACCEL_SHARDING_OPTIMIZER "
-               "(--zero_stage 1)";
+    if (strategy > ACCEL_SHARDING_OPTIMIZER && !divides_parameters (strategy) && packed_why_whole (model))
+        return packed_why_whole (model);
+    if (divides_parameters (strategy) && has_frozen_alias (model))
+        return "parameters on a GPU cannot be divided if a tensor that is not trained has the same memory";
     return NULL;
 }
 
 static const char *
 why_not (const struct accel_model *model, const struct accel *acc, enum accel_sharding strategy)
 {
-    if (accel_device_mesh (acc))
-        return "tensors are divided already (tp_size)";
     if (join_steps (acc))
         return why_not_joined;
     const char *why = why_not_on_device (model, strategy);
@@ -102,7 +119,7 @@ why_not (const struct accel_model *model, const struct accel *acc, enum accel_sh
             return "8-bit parameters cannot be sharded: the scale of each is that of all of its elements";
     if (strategy >= ACCEL_SHARDING_SHARD_GRAD_OP && model->ddp.comm_hook == ACCEL_COMM_HOOK_POWER_SGD)
         return "PowerSGD averages whole gradients: only ACCEL_SHARDING_OPTIMIZER is possible";
-    if ((strategy == ACCEL_SHARDING_FULL_SHARD || strategy == ACCEL_SHARDING_HYBRID_SHARD) && shared_overlaps (model))
+    if (divides_parameters (strategy) && shared_overlaps (model))
         return "parameters cannot be divided if other tensors overlap them";
     for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside)
         if (of->custom.step)
@@ -125,18 +142,28 @@ begin_or_warn (struct accel_model *model, struct accel *acc, const struct group_
     return ACCEL_OK;
 }
 
-/* On a GPU, of what the launcher was asked for, what is possible. */
+static void
+warn_of_stage_1 (const struct accel *acc, const char *why)
+{
+    accel_logger_log (acc, ACCEL_LOG_WARNING, "%s divides only the states of optimizers, as stage 1 of ZeRO: %s",
+                      sharding_launcher_option (), why);
+}
+
+/* On a GPU, addresses change with more than stage 1: of what the launcher was asked for, it works with any program. */
 static enum accel_sharding
 choose_strategy (const struct accel_model *model, const struct accel *acc)
 {
     enum accel_sharding wanted = sharding_wanted (model);
+    const char *why = "the model is on a GPU, where addresses change with more: a program that follows them calls "
+                      "accel_model_set_sharding, also with ACCEL_SHARDING_DEFAULT";
     if (model->sharding.asked != ACCEL_SHARDING_DEFAULT || wanted <= ACCEL_SHARDING_OPTIMIZER
-        || memory_of (model->target)->host)
+        || memory_of (model->target)->host || parallel_data_size (acc) == 1)
         return wanted;
-    if (accel_num_processes (acc) > 1)
-        accel_logger_log (acc, ACCEL_LOG_WARNING,
-                          "%s divides only the states of optimizers, as stage 1 of ZeRO: the model is on a GPU",
-                          sharding_launcher_option ());
+    if (model->sharding.is_set)
+        why = why_not (model, acc, wanted);
+    if (!why || why_not (model, acc, ACCEL_SHARDING_OPTIMIZER)) /* then nothing is divided, with a warning */
+        return wanted;
+    warn_of_stage_1 (acc, why);
     return ACCEL_SHARDING_OPTIMIZER;
 }
 
@@ -146,6 +173,13 @@ begin (struct accel_model *model, struct accel *acc, const struct comm_site *sit
     struct group_plan plan;
     enum accel_sharding strategy = sharding_is_on (model) ? model->sharding.strategy : choose_strategy (model, acc);
     enum accel_status status = sharding_plan_groups (model, strategy, acc, site, &plan, err);
+    bool has_no_groups = !status && plan.why_not && !sharding_is_on (model) && !memory_of (model->target)->host
+                         && model->sharding.asked == ACCEL_SHARDING_DEFAULT;
+    if (has_no_groups && !why_not (model, acc, ACCEL_SHARDING_OPTIMIZER)) {
+        warn_of_stage_1 (acc, plan.why_not);
+        strategy = ACCEL_SHARDING_OPTIMIZER;
+        status = sharding_plan_groups (model, strategy, acc, site, &plan, err);
+    }
     bool is_wanted = (plan.size > 1 || plan.why_not) && strategy != ACCEL_SHARDING_NONE;
     if (status)
         return status;
@@ -175,38 +209,6 @@ begin (struct accel_model *model, struct accel *acc, const struct comm_site *sit
     return ACCEL_OK;
 }
 
-enum accel_status
-sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
-{
-    enum accel_status status = begin (model, acc, site, err);
-    if (!status && sharding_is_on (model))
-        status = sharding_make_groups (model, acc, site, err);
-    if (!status && sharding_has_parameters (model) && !model->sharding.shares
-        && offload_of_parameters (model) == ACCEL_OFFLOAD_NVME) {
-        status = shared_begin_alone (model, err);
-        if (status)
-            comm_give_up (accel_world (acc), "cannot allocate memory for the parameters of a model");
-        return status;
-    }
-    if (status || !sharding_is_on (model) || !model->sharding.shares)
-        return status;
-    if (memory_of (model->target)->host)
-        status = shared_begin (model, acc, site, err);
-    if (!status && !shared_is_on (model) && model->sharding.has_shared) /* rank 0 has the states of what was whole */
-        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                             "accel_prepare: the processes have shared the parameters before, and cannot now");
-    model->sharding.has_shared |= shared_is_on (model);
-    return status;
-}
-
-void
-sharding_end (struct accel_model *model)
-{
-    sharding_end_layers (model);
-    offload_end_parameters (model);
-    sharding_end_groups (model);
-}
-
 /* Of the parameters that @optimizer changes, or of all (NULL). */
 static enum accel_status
 gather_parameters (const struct accel_model *model, const struct accel_optimizer *optimizer, struct accel_comm *comm,
@@ -229,20 +231,75 @@ gather_parameters (const struct accel_model *model, const struct accel_optimizer
     return comm_coalesce_end (&coalesced, status, err);
 }
 
-/* Each group has its own copy of shared parameters, which its first process fills. */
+/* What the last accel_close() has left of parameters. */
 static enum accel_status
-broadcast_shared (const struct accel_model *model, const struct comm_site *site, struct accel_error *err)
+gather_partial (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
-    if (!shared_is_on (model) || !model->sharding.replicas)
+    if (model->sharding.is_partial)
+        status = gather_parameters (model, NULL, sharding_comm (model, acc), site, err);
+    model->sharding.is_partial = model->sharding.is_partial && status;
+    return status;
+}
+
+enum accel_status
+sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    bool is_on_host = memory_of (model->target)->host;
+    enum accel_status status = begin (model, acc, site, err);
+    if (!status && sharding_is_on (model))
+        status = sharding_make_groups (model, acc, site, err);
+    model->sharding.divides_gradients = !status && !is_on_host && sharding_is_on (model)
+                                        && model->sharding.strategy > ACCEL_SHARDING_OPTIMIZER
+                                        && !packed_why_whole (model);
+    if (!status && sharding_is_on (model) && !is_on_host)
+        status = gather_partial (model, acc, site, err);
+    if (!status && sharding_has_parameters (model) && !model->sharding.shares && is_on_host
+        && offload_of_parameters (model) == ACCEL_OFFLOAD_NVME) {
+        status = shared_begin_alone (model, err);
+        if (status)
+            comm_give_up (accel_world (acc), "cannot allocate memory for the parameters of a model");
+        return status;
+    }
+    if (status || !sharding_is_on (model) || !model->sharding.shares)
+        return status;
+    if (is_on_host)
+        status = shared_begin (model, acc, site, err);
+    if (!status && !shared_is_on (model) && model->sharding.has_shared) /* rank 0 has the states of what was whole */
+        status = accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                             "accel_prepare: the processes have shared the parameters before, and cannot now");
+    model->sharding.has_shared |= shared_is_on (model);
+    return status;
+}
+
+void
+sharding_end (struct accel_model *model)
+{
+    sharding_end_layers (model);
+    offload_end_parameters (model);
+    sharding_end_groups (model);
+}
+
+/* Each group has its own copy of shared parameters, which its first process fills. */
+static enum accel_status
+broadcast_shared (const struct accel_model *model, struct accel *acc, const struct comm_site *site,
+                  struct accel_error *err)
+{
+    enum accel_status status = ACCEL_OK;
+    struct accel_comm *tensors = parallel_data_rank (acc) ? NULL : parallel_tensor_comm (acc);
+    if (!shared_is_on (model) || (!model->sharding.replicas && !parallel_tensor_comm (acc)))
         return ACCEL_OK;
     for (size_t i = 0; i < model->count && !status && !model->sharding.rank; i++) {
         const DLTensor *data = model->parameters[i].data;
-        if (model_is_trained (model, i))
-            status = comm_broadcast (model->sharding.replicas, site, data->data,
-                                     accel_tensor_count (data) * tensor_element_bytes (data), ACCEL_UINT8, 0, err);
+        size_t bytes = accel_tensor_count (data) * tensor_element_bytes (data);
+        if (!model_is_trained (model, i))
+            continue;
+        if (tensors && !cut_has (model, i))
+            status = comm_broadcast (tensors, site, data->data, bytes, ACCEL_UINT8, 0, err);
+        if (!status && model->sharding.replicas)
+            status = comm_broadcast (model->sharding.replicas, site, data->data, bytes, ACCEL_UINT8, 0, err);
     }
-    return status ? status : comm_barrier (model->sharding.shards, site, err);
+    return status ? status : comm_barrier (sharding_comm (model, acc), site, err);
 }
 
 /* Masters as well, which may say more than the parameters; one after the other, so that few are whole at a time. */
@@ -250,15 +307,14 @@ enum accel_status
 sharding_broadcast (struct accel_model *model, struct accel *acc, const struct comm_site *site,
                     struct accel_error *err)
 {
-    struct accel_comm *comm = accel_world (acc);
-    if (packed_is_on (model))
-        return packed_broadcast (model, comm, site, err);
-    enum accel_status status = broadcast_shared (model, site, err);
-    if (!status && model->sharding.is_partial)
-        status = gather_parameters (model, NULL, sharding_comm (model, acc), site, err);
-    model->sharding.is_partial = model->sharding.is_partial && status;
+    if (!model->memory->host)
+        return packed_broadcast (model, acc, site, err);
+    enum accel_status status = broadcast_shared (model, acc, site, err);
+    if (!status)
+        status = gather_partial (model, acc, site, err);
     for (size_t i = 0; i < model->count && !status; i++) {
         const DLTensor *from = model->parameters[i].data, *data = model->trained[i].data;
+        struct accel_comm *comm = cut_comm (model, i, acc);
         size_t count = accel_tensor_count (data);
         enum accel_dtype dtype = accel_dtype_from_dl (from->dtype);
         if (has_master (model, i) && !model->widened && !accel_comm_rank (comm))
@@ -326,7 +382,8 @@ static enum accel_status
 collect (struct accel_model *model, size_t index, DLTensor *tensor, const struct comm_site *site,
          struct accel_error *err)
 {
-    if (packed_is_on (model))
+    bool is_parameter = tensor == model->parameters[index].data; /* which rank 0 may have on the host: it is tied */
+    if (is_parameter ? !model->memory->host : packed_is_on (model))
         return packed_collect (model, index, tensor, site, err);
     struct accel_comm *comm = sharding_comm (model, model->object.owner);
     size_t chunk = sharding_chunk (model, index), rank = (size_t) model->sharding.rank;
@@ -342,9 +399,8 @@ collect (struct accel_model *model, size_t index, DLTensor *tensor, const struct
     return status;
 }
 
-/* Parameters that are not whole. */
-static enum accel_status
-collect_parameters (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
+enum accel_status
+sharding_collect_parameters (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
     sharding_settle_layers (model);
@@ -365,7 +421,7 @@ collect_optimizer (struct accel_optimizer *optimizer, const struct comm_site *si
         for (size_t j = 0; j < optimizer->state_count && !optimizer->custom.step && !status; j++)
             if (optimizer->state_tensors[i * optimizer->state_count + j])
                 status = collect (model, i, &optimizer_state_at (optimizer, i, j)->tensor, site, err);
-        if (!status && has_master (model, i))
+        if (!status && optimizer_master_at (optimizer, i))
             status = collect (model, i, model->trained[i].data, site, err);
     }
     return status;
@@ -376,7 +432,7 @@ sharding_has_averages (const struct accel *acc)
 {
     bool found = false;
     for (const struct accel_model *model = model_first (acc); model && !found; model = model_next (model))
-        found = model->sharding.reduced && model->unstepped;
+        found = (model->sharding.reduced || model->sharding.grads) && model->unstepped;
     return found;
 }
 
@@ -396,7 +452,7 @@ sharding_collect (struct accel *acc, const struct comm_site *site, struct accel_
     for (struct accel_model *model = model_first (acc); model && !status; model = model_next (model)) {
         if (sharding_is_on (model))
             masters_need (model);
-        status = collect_parameters (model, site, err);
+        status = sharding_collect_parameters (model, site, err);
         for (struct accel_optimizer *of = model->optimizers; sharding_is_on (model) && of && !status; of = of->beside)
             if (of->object.owner == acc)
                 status = collect_optimizer (of, site, err);

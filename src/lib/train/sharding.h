@@ -48,7 +48,9 @@ enum accel_status sharding_complete (struct accel *acc, const struct comm_site *
 void sharding_end_collect (struct accel *acc);
 /** @} */
 
-/** The same of one model's masters.  @{ */
+/** The same of one model's parameters that are not whole, or of its masters.  @{ */
+enum accel_status sharding_collect_parameters (struct accel_model *model, const struct comm_site *site,
+                                               struct accel_error *err);
 enum accel_status sharding_collect_masters (struct accel_model *model, const struct comm_site *site,
                                             struct accel_error *err);
 void sharding_end_collect_masters (struct accel_model *model);

@@ -62,6 +62,7 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
     status = set_offloading (model, options, err);
     if (status)
         return status;
+    model->sharding.is_set = true;
     model->sharding.asked = options->strategy;
     model->sharding.min_num_params = options->min_num_params;
     model->sharding.shares = options->share_parameters;
@@ -142,7 +143,7 @@ sharding_wanted (const struct accel_model *model)
 bool
 sharding_is_asked (const struct accel_model *model)
 {
-    return model->memory->create_sparse && sharding_wanted (model) != ACCEL_SHARDING_NONE;
+    return model_state_memory (model)->create_sparse && sharding_wanted (model) != ACCEL_SHARDING_NONE;
 }
 
 const char *

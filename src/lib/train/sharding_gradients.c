@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/comm/coalesce.h"
+#include "lib/train/packed_gradients.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "util/cleanup.h"
 #include "util/memory.h"
@@ -45,6 +46,20 @@ forget_others (const struct accel_model *model, size_t index)
         return;
     forget (model, index, 0, own[0].from);
     forget (model, index, own[0].end, own[1].from);
+}
+
+void
+sharding_expect_gradient (struct accel_model *model, size_t index)
+{
+    bool is_divided = sharding_has_gradients (model) && !model->sharding.grads;
+    while (is_divided && index-- > 0)
+        if (model_is_trained (model, index) && is_ours (model, index)) {
+            struct stretch own[STRETCHES];
+            sharding_gradient_stretches (model, index, own);
+            sharding_populate_others (own, gradient_at (model, index, 0),
+                                      accel_dtype_bytes (model_grad_dtype (model, index)));
+            return;
+        }
 }
 
 /* ---- averages ---- */
@@ -133,7 +148,7 @@ void
 sharding_open_gradients (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
-    if (!sharding_has_gradients (model) || !model->sharding.reduced)
+    if (!sharding_has_gradients (model) || !model->sharding.reduced || model->sharding.grads)
         return;
     model->sharding.reduced = false;
     for (size_t i = 0; i < model->count && !status; i++) {
@@ -150,6 +165,9 @@ sharding_open_gradients (struct accel_model *model, const struct comm_site *site
 enum accel_status
 sharding_renew_gradients (struct accel_model *model, struct accel_error *err)
 {
+    if (model->sharding.grads)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "accel_average_gradients: divided gradients on a GPU have memory in accel_backward only");
     if (model->sharding.reduced && model->unstepped)
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
                            "accel_average_gradients: gradients have been averaged and divided since the last step, and "
@@ -160,28 +178,34 @@ sharding_renew_gradients (struct accel_model *model, struct accel_error *err)
 
 /* ---- norms ---- */
 
-/* What the norm of a gradient is made of, in one process's stretch of it. */
+/* What the norm of a gradient is made of, in one process's stretch of it.
+ * @param packed  the next norms of stretches that have been computed on a GPU; NULL: it is in host memory */
 static double
-norm_part (const struct accel_model *model, size_t index, struct stretch stretch, double p)
+norm_part (const struct accel_model *model, size_t index, struct stretch stretch, double p, const float **packed)
 {
-    float norm = 0, factor = memory_read_factor (model->memory, model->device, model_pending (model));
+    float norm = 0;
     if (stretch.from == stretch.end)
         return 0;
-    model->memory->norm (model->device, gradient_at (model, index, stretch.from), model_grad_dtype (model, index),
-                         stretch.end - stretch.from, factor, p, &norm);
+    if (*packed)
+        norm = *(*packed)++;
+    else
+        model->memory->norm (model->device, gradient_at (model, index, stretch.from), model_grad_dtype (model, index),
+                             stretch.end - stretch.from,
+                             memory_read_factor (model->memory, model->device, model_pending (model)), p, &norm);
     return isinf (p) || p == 0 || !isfinite (norm) ? (double) norm : pow ((double) norm, p);
 }
 
 /* What all processes have is counted by rank 0. */
 static double
-own_part (const struct accel_model *model, size_t index, double p)
+own_part (const struct accel_model *model, size_t index, double p, const float **packed)
 {
     struct stretch own[STRETCHES];
     double sum = 0;
     sharding_gradient_stretches (model, index, own);
     for (int s = 0; s < STRETCHES; s++) {
-        bool is_chunk = !s && sharding_chunk (model, index);
-        double part = is_chunk || !model->sharding.rank ? norm_part (model, index, own[s], p) : 0;
+        bool counts = (!s && sharding_chunk (model, index)) || !model->sharding.rank;
+        double part = counts || *packed ? norm_part (model, index, own[s], p, packed) : 0;
+        part = counts ? part : 0;
         sum = !isinf (p) ? sum + part : isnan (sum) || part <= sum ? sum : part;
     }
     return sum;
@@ -194,8 +218,10 @@ add_up (const struct accel_model *model, const struct comm_site *site, double *p
 {
     struct accel_comm *comm = sharding_comm (model, model->object.owner);
     AUTO_FREE double *marks = calloc (count + 1, sizeof *marks);
-    if (!marks)
+    if (!marks) {
+        comm_give_up (comm, "cannot find norms of gradients");
         return comm_fail_in (site, accel_fail_nomem (err), err);
+    }
     for (size_t i = 0; i < count; i++)
         marks[i] = parts[i] - parts[i]; /* 0, or NaN */
     enum accel_status status
@@ -211,17 +237,26 @@ enum accel_status
 sharding_norms (struct accel_model *model, const struct comm_site *site, double p, struct accel_error *err)
 {
     AUTO_FREE double *parts = calloc (model->count + 1, sizeof *parts);
+    AUTO_FREE float *norms = model->sharding.grads ? calloc (2 * model->count + 1, sizeof *norms) : NULL;
+    const float *packed = norms;
     size_t count = 0;
     if (!model->object.owner)
         return accel_fail (err, ACCEL_ERR_INVALID,
                            "the gradients are divided among %d processes: prepare the model again",
                            model->sharding.size);
-    if (!parts)
-        return comm_fail_in (site, accel_fail_nomem (err), err);
+    enum accel_status status = ACCEL_OK;
+    if (!parts || (model->sharding.grads && !norms))
+        status = accel_fail_nomem (err);
+    else if (norms)
+        status = packed_norms (model, p, norms, err);
+    if (status) {
+        comm_give_up (sharding_comm (model, model->object.owner), "cannot find norms of gradients");
+        return comm_fail_in (site, status, err);
+    }
     for (size_t i = 0; i < model->count; i++)
         if (model_is_trained (model, i))
-            parts[count++] = own_part (model, i, p);
-    enum accel_status status = add_up (model, site, parts, count, p, err);
+            parts[count++] = own_part (model, i, p, &packed);
+    status = add_up (model, site, parts, count, p, err);
     for (size_t i = 0; i < count; i++)
         model->host_norms[i] = (float) (isinf (p) || p == 0 ? parts[i] : pow (parts[i], 1 / p));
     return status;
@@ -234,9 +269,12 @@ sharding_zero_gradients (struct accel_optimizer *optimizer)
 {
     struct accel_model *model = optimizer->model;
     bool has_all = true;
-    for (size_t i = 0; i < model->count; i++) {
-        struct stretch own[STRETCHES];
+    for (size_t i = 0; i < model->count; i++)
         has_all = has_all && (!model_is_trained (model, i) || optimizer_group_at (optimizer, i));
+    if (model->sharding.grads)
+        packed_zero_gradients (optimizer, has_all);
+    for (size_t i = 0; !model->sharding.grads && i < model->count; i++) {
+        struct stretch own[STRETCHES];
         if (!optimizer_group_at (optimizer, i) || !model->parameters[i].grad->data)
             continue;
         sharding_gradient_stretches (model, i, own);
@@ -253,7 +291,7 @@ sharding_zero_gradients (struct accel_optimizer *optimizer)
 void
 sharding_drop_gradients (const struct accel_model *model)
 {
-    for (size_t i = 0; sharding_has_gradients (model) && i < model->count; i++)
+    for (size_t i = 0; sharding_has_gradients (model) && !model->sharding.grads && i < model->count; i++)
         if (model_is_trained (model, i) && is_ours (model, i) && (!model->kept[i] || model->sharding.reduced))
             forget_others (model, i);
 }
@@ -266,6 +304,9 @@ sharding_complete_gradients (struct accel_model *model, const struct comm_site *
     struct accel_comm *comm = sharding_comm (model, model->object.owner);
     enum accel_status status = ACCEL_OK;
     struct comm_coalesced coalesced;
+    if (model->sharding.grads && model->unstepped)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "divided gradients on a GPU cannot be saved: save after the step that they are for");
     if (!model->sharding.reduced || !model->unstepped)
         return ACCEL_OK;
     comm_coalesce_begin (&coalesced, comm);
@@ -280,7 +321,8 @@ sharding_complete_gradients (struct accel_model *model, const struct comm_site *
 void
 sharding_divide_gradients (struct accel_model *model)
 {
-    for (size_t i = 0; model->sharding.reduced && model->unstepped && i < model->count; i++)
+    bool is_divided = model->sharding.reduced && model->unstepped && !model->sharding.grads;
+    for (size_t i = 0; is_divided && i < model->count; i++)
         if (model_is_trained (model, i))
             forget_others (model, i);
 }

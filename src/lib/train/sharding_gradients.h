@@ -11,6 +11,9 @@
 /** Average bucket @p s, of which this process keeps its stretches; the rest becomes 0, without pages.  Collective. */
 enum accel_status sharding_reduce (struct accel_model *model, size_t s, struct accel_error *err);
 
+/** The gradient of parameter @p index has been written: get pages for the one that is likely to be next. */
+void sharding_expect_gradient (struct accel_model *model, size_t index);
+
 /** Before a backward pass: if it adds to averages, let these count as much as what all processes add.  Collective then
  *  for float16 gradients. */
 void sharding_open_gradients (struct accel_model *model, const struct comm_site *site, struct accel_error *err);

@@ -4,14 +4,19 @@
  * Parameters are gathered one by one, in an order that is the same on all ranks: they are queued by
  * accel_layer_begin().  If there is a thread, it empties the queue, so that layers that come next, as in the steps
  * before, are gathered while the program computes; otherwise the program's thread does, and gathers nothing ahead.
- * Gradients are reduced meanwhile, in an order of their own, so parameters have a communicator to themselves. */
+ * Gradients are reduced meanwhile, in an order of their own, so parameters have a communicator to themselves.
+ *
+ * On a GPU, what is queued is started at once, and runs on the engine's stream.  The program's stream waits for a layer
+ * when it begins, and the host for nothing: memory comes from a pool, and goes back there, in the order of streams. */
 #include <config.h>
 
 #include "lib/train/sharding_layers.h"
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
-#include "lib/comm/work.h"
+#include "lib/train/packed_collectives.h"
+#include "lib/train/packed_gradients.h"
+#include "lib/train/packed_parameters.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/shared_parameters.h"
 #include "lib/train/sharding_offload.h"
@@ -33,6 +38,7 @@ struct use {
     unsigned uses;  /* layers that have begun, and not ended */
     bool is_wanted; /* by a layer that comes next */
     bool is_queued, is_whole;
+    struct accel_work *work; /* on a GPU: it is whole for what comes after this; NULL: it is */
 };
 
 /* What a call of accel_layer_begin() was given. */
@@ -73,29 +79,33 @@ struct sharding_layers {
 
 /* ---- parameters ---- */
 
-/* The first trained parameter that lies where @index does; neither may be a part of the other. */
-static size_t
-find_first (const struct accel_model *model, size_t index)
-{
-    const DLTensor *tensor = model->parameters[index].data;
-    for (size_t i = 0; i < model->count; i++) {
-        const DLTensor *other = model->parameters[i].data;
-        if (model_is_trained (model, i) && other->data == tensor->data
-            && accel_tensor_count (other) == accel_tensor_count (tensor))
-            return sharding_chunk (model, i) ? i : SIZE_MAX;
-    }
-    return SIZE_MAX;
-}
-
 static size_t
 elements_of (const struct accel_model *model, size_t index)
 {
     return accel_tensor_count (model->parameters[index].data);
 }
 
+/* What the program's stream does from now on comes after a parameter that was started. */
+static void
+follow_start (const struct accel_model *model, size_t index)
+{
+    struct sharding_layers *layers = model->sharding.layers;
+    struct accel_work *work = layers->uses[index].work;
+    struct accel_error cause;
+    layers->uses[index].work = NULL;
+    if (packed_join (model, work, &cause) && !layers->error.code)
+        layers->error = cause;
+}
+
 static void
 discard (const struct accel_model *model, size_t index)
 {
+    if (model->sharding.packed) {
+        follow_start (model, index);
+        packed_close (model, index);
+        offload_release_parameter (model, index);
+        return;
+    }
     const DLTensor *data = model->parameters[index].data;
     sharding_discard_others (model, index, data->data, tensor_element_bytes (data));
     offload_release_parameter (model, index);
@@ -140,8 +150,11 @@ gather (struct accel_model *model, size_t index, const struct comm_site *site, s
 {
     const DLTensor *data = model->parameters[index].data;
     size_t chunk = sharding_chunk (model, index);
-    const void *own = memory_at (data->data, chunk * (size_t) model->sharding.rank, tensor_element_bytes (data));
-    return comm_all_gather (model->sharding.layers->comm, site, own, data->data, chunk,
+    const void *from = memory_at (data->data, chunk * (size_t) model->sharding.rank, tensor_element_bytes (data));
+    struct stretch own[STRETCHES];
+    sharding_stretches (model, index, own);
+    sharding_populate_others (own, data->data, tensor_element_bytes (data));
+    return comm_all_gather (model->sharding.layers->comm, site, from, data->data, chunk,
                             accel_dtype_from_dl (data->dtype), err);
 }
 
@@ -172,11 +185,43 @@ serve (void *user)
     pthread_mutex_unlock (&layers->lock);
 }
 
-/* See to it that what is queued is gathered.  With the lock, which is released meanwhile if there is no thread. */
+/* On a GPU: the first @count that are queued, which come together. */
 static void
-start (struct accel_model *model, const struct comm_site *site)
+start_packed (struct accel_model *model, const struct comm_site *site, size_t count)
 {
     struct sharding_layers *layers = model->sharding.layers;
+    struct accel_work *works[PACKED_GATHERED_MOST];
+    size_t indices[PACKED_GATHERED_MOST];
+    struct accel_error cause;
+    while (count && !layers->error.code) {
+        size_t some = count < PACKED_GATHERED_MOST ? count : PACKED_GATHERED_MOST;
+        for (size_t i = 0; i < some; i++)
+            indices[i] = layers->queue[(layers->head + i) % model->count];
+        if (packed_start (model, layers->comm, site, indices, some, works, &cause))
+            layers->error = cause;
+        for (size_t i = 0; i < some; i++) {
+            struct use *use = &layers->uses[indices[i]];
+            use->work = works[i];
+            use->is_queued = false;
+            use->is_whole = true;
+        }
+        layers->head = (layers->head + some) % model->count;
+        layers->queued -= some;
+        count -= some;
+    }
+}
+
+/* See to it that what is queued is gathered.  With the lock, which is released meanwhile if there is no thread.
+ * @param first  so many will not be waited for together with the others */
+static void
+start (struct accel_model *model, const struct comm_site *site, size_t first)
+{
+    struct sharding_layers *layers = model->sharding.layers;
+    if (model->sharding.packed) {
+        start_packed (model, site, first);
+        start_packed (model, site, layers->queued);
+        return;
+    }
     layers->site = *site;
     if (!layers->queued || layers->is_busy)
         return;
@@ -203,6 +248,10 @@ await_all (struct accel_model *model, struct accel_error *err)
     struct sharding_layers *layers = model->sharding.layers;
     while (layers->is_busy)
         pthread_cond_wait (&layers->gathered, &layers->lock);
+    for (size_t i = 0; model->sharding.packed && i < model->count; i++)
+        follow_start (model, i);
+    if (model->sharding.packed && layers->error.code) /* whole ones may be older than what is packed */
+        model->sharding.packed->summoned = 0;
     return result_of (layers, err);
 }
 
@@ -314,16 +363,23 @@ begin_layer (struct accel_model *model, const size_t *parameters, size_t count, 
              struct accel_error *err)
 {
     struct sharding_layers *layers = model->sharding.layers;
+    enum accel_status status = model->sharding.packed ? memory_check (model->device, err) : ACCEL_OK;
+    if (status) /* also if a stream is being captured: nothing has been done */
+        return status;
     pthread_mutex_lock (&layers->lock);
     layers->is_used = true;
-    enum accel_status status = follow (layers, parameters, count, err);
+    status = follow (layers, parameters, count, err);
     if (!status) {
         use (model, parameters, count);
+        size_t first = layers->queued;
         look_ahead (model);
         sweep (model);
-        start (model, site);
+        start (model, site, first);
         while (layers->is_busy && !is_whole (layers, parameters, count))
             pthread_cond_wait (&layers->gathered, &layers->lock);
+        for (size_t i = 0; i < count; i++)
+            if (layers->first[parameters[i]] != SIZE_MAX)
+                follow_start (model, layers->first[parameters[i]]);
         status = result_of (layers, err);
     }
     pthread_mutex_unlock (&layers->lock);
@@ -348,8 +404,9 @@ accel_layer_begin_at (const char *file, int line, struct accel_model *model, con
                       struct accel_error *err)
 {
     enum accel_status status = check ("accel_layer_begin", model, parameters, count, err);
-    return status || !model->sharding.layers ? status
-                                             : begin_layer (model, parameters, count, SITE (LAYER_BEGIN), err);
+    if (!status && model->sharding.layers)
+        status = begin_layer (model, parameters, count, SITE (LAYER_BEGIN), err);
+    return status ? status : packed_begin_gradients (model, parameters, count, err);
 }
 
 enum accel_status
@@ -373,17 +430,27 @@ accel_layer_end (struct accel_model *model, const size_t *parameters, size_t cou
     return status;
 }
 
+static void
+note_summons (struct accel_model *model, unsigned summoned)
+{
+    struct sharding_layers *layers = model->sharding.layers;
+    layers->summoned = summoned;
+    if (model->sharding.packed) /* what could not be gathered must not become what is packed */
+        model->sharding.packed->summoned = layers->error.code ? 0 : summoned;
+}
+
 enum accel_status
 sharding_summon (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
     struct sharding_layers *layers = model->sharding.layers;
-    if (!layers)
-        return ACCEL_OK;
+    enum accel_status status = layers && model->sharding.packed ? memory_check (model->device, err) : ACCEL_OK;
+    if (status || !layers)
+        return status;
     pthread_mutex_lock (&layers->lock);
     use (model, NULL, model->count);
-    layers->summoned++;
-    start (model, site);
-    enum accel_status status = await_all (model, err);
+    start (model, site, 0);
+    status = await_all (model, err);
+    note_summons (model, layers->summoned + 1);
     pthread_mutex_unlock (&layers->lock);
     return status;
 }
@@ -395,7 +462,8 @@ sharding_dismiss (struct accel_model *model)
     if (!layers || !layers->summoned)
         return;
     pthread_mutex_lock (&layers->lock);
-    layers->summoned--;
+    packed_note_written (model);
+    note_summons (model, layers->summoned - 1);
     for (size_t i = 0; i < model->count; i++)
         if (layers->first[i] == i)
             layers->uses[i].uses--;
@@ -429,6 +497,29 @@ sharding_has_layers (const struct accel_model *model)
     return model->sharding.layers && model->sharding.layers->is_used;
 }
 
+/* Nothing is gathered ahead any more, and only what is in use is whole. */
+static void
+settle (struct accel_model *model, bool has_written)
+{
+    struct sharding_layers *layers = model->sharding.layers;
+    if (!layers)
+        return;
+    pthread_mutex_lock (&layers->lock);
+    (void) await_all (model, NULL); /* what follows has the error */
+    if (has_written)
+        packed_note_written (model);
+    for (size_t i = 0; i < model->count; i++)
+        layers->uses[i].is_wanted = false;
+    sweep (model);
+    pthread_mutex_unlock (&layers->lock);
+}
+
+void
+sharding_settle_layers (struct accel_model *model)
+{
+    settle (model, true);
+}
+
 /* An order that was not followed to its end is that of an evaluation, or of other passes: the next step is noted. */
 void
 sharding_close_order (struct accel_model *model)
@@ -447,7 +538,7 @@ enum accel_status
 sharding_step_layers (struct accel_model *model, const struct comm_site *site, struct accel_error *err)
 {
     struct sharding_layers *layers = model->sharding.layers;
-    sharding_settle_layers (model);
+    settle (model, false); /* what has been summoned is older */
     pthread_mutex_lock (&layers->lock);
     for (size_t i = 0; i < model->count; i++)
         if (layers->uses[i].is_whole) { /* in use */
@@ -455,56 +546,46 @@ sharding_step_layers (struct accel_model *model, const struct comm_site *site, s
             layers->elements -= elements_of (model, i);
             enqueue (model, i);
         }
-    start (model, site);
+    start (model, site, 0);
     enum accel_status status = await_all (model, err);
     pthread_mutex_unlock (&layers->lock);
     return status;
 }
 
 void
-sharding_settle_layers (struct accel_model *model)
-{
-    struct sharding_layers *layers = model->sharding.layers;
-    if (!layers)
-        return;
-    pthread_mutex_lock (&layers->lock);
-    (void) await_all (model, NULL); /* what follows has the error */
-    for (size_t i = 0; i < model->count; i++)
-        layers->uses[i].is_wanted = false;
-    sweep (model);
-    pthread_mutex_unlock (&layers->lock);
-}
-
-void
-sharding_discard_layer (const struct accel_model *model, size_t index)
+sharding_discard_layer (const struct accel_model *model, size_t index, bool is_written)
 {
     const struct sharding_layers *layers = model->sharding.layers;
     size_t first = layers ? layers->first[index] : SIZE_MAX;
+    if (is_written && first != SIZE_MAX && model->sharding.packed && model->parameters[first].data->data)
+        packed_keep (model, first);
     if (first != SIZE_MAX && !layers->uses[first].is_whole)
         discard (model, first);
+}
+
+enum accel_status
+sharding_open_layer (struct accel_model *model, size_t index, struct accel_error *err)
+{
+    size_t first = packed_first (model, index);
+    return first == SIZE_MAX ? ACCEL_OK : packed_open (model, first, err);
 }
 
 void
 sharding_discard_layers (const struct accel_model *model)
 {
     for (size_t i = 0; model->sharding.layers && i < model->count; i++)
-        sharding_discard_layer (model, i);
+        sharding_discard_layer (model, i, false);
 }
 
 /* ---- beginning and end ---- */
 
-/* What is given back with each layer, and gathered again, costs a fault for each page: as much as half of a step if
- * these are small. */
 static void
 use_pages (const struct accel_model *model, size_t index)
 {
     const DLTensor *data = model->parameters[index].data;
-    size_t each = tensor_element_bytes (data);
     struct stretch own[STRETCHES];
     sharding_stretches (model, index, own);
-    memory_use_small_pages (data->data, elements_of (model, index) * each);
-    memory_use_huge_pages (data->data, own[0].from * each);
-    memory_use_huge_pages (memory_at (data->data, own[0].end, each), (own[1].from - own[0].end) * each);
+    sharding_use_pages (own, data->data, tensor_element_bytes (data));
 }
 
 static enum accel_status
@@ -518,9 +599,10 @@ fill (struct accel_model *model, struct sharding_layers *layers, struct accel_er
     layers->lock_made = true;
     if (pthread_cond_init (&layers->gathered, NULL))
         return accel_fail_nomem (err);
+    layers->is_used = model->sharding.packed;
     for (size_t i = 0; i < model->count; i++) {
-        layers->first[i] = find_first (model, i);
-        if (layers->first[i] != i)
+        layers->first[i] = model->sharding.packed ? packed_first (model, i) : sharding_find_first (model, i);
+        if (layers->first[i] != i || model->sharding.packed)
             continue;
         layers->uses[i].is_whole = true;
         layers->elements += elements_of (model, i);
@@ -535,7 +617,8 @@ agree_on_depth (struct accel_model *model, const struct comm_site *site, struct 
 {
     struct sharding_layers *layers = model->sharding.layers;
     uint64_t asked = model->sharding.prefetch_layers;
-    int64_t depth = !model->reducer->overlap || asked == ACCEL_NONE ? 0 : asked ? (int64_t) asked : PREFETCH;
+    bool overlaps = model->sharding.packed ? model->ddp.overlap != ACCEL_OVERLAP_NEVER : model->reducer->overlap;
+    int64_t depth = !overlaps || asked == ACCEL_NONE ? 0 : asked ? (int64_t) asked : PREFETCH;
     enum accel_status status = comm_all_reduce (layers->comm, site, &depth, &depth, 1, ACCEL_INT64, ACCEL_MIN, err);
     layers->depth = status ? 0 : (size_t) depth;
     return status;
@@ -549,12 +632,11 @@ sharding_make_layers (struct accel_model *model, struct accel *acc, const struct
         return ACCEL_OK;
     struct sharding_layers *layers = model->sharding.layers = calloc (1, sizeof *layers);
     enum accel_status status = layers ? fill (model, layers, err) : accel_fail_nomem (err);
-    if (status) {
+    if (!status)
+        status = accel_comm_split_at (site->file, site->line, &layers->comm, parallel_data_comm (acc),
+                                      model->sharding.replica, 0, err);
+    if (status == ACCEL_ERR_NOMEM)
         comm_give_up (accel_world (acc), "cannot allocate memory for the layers of a model");
-        return status;
-    }
-    status = accel_comm_split_at (site->file, site->line, &layers->comm, accel_world (acc), model->sharding.replica, 0,
-                                  err);
     return status ? status : agree_on_depth (model, site, err);
 }
 
@@ -567,7 +649,10 @@ sharding_end_layers (struct accel_model *model)
     if (layers->lock_made) {
         sharding_settle_layers (model);
         for (size_t i = 0; layers->is_used && i < model->count; i++)
-            model->sharding.is_partial |= layers->first[i] == i && !layers->uses[i].is_whole;
+            if (layers->first[i] == i && model->sharding.packed)
+                discard (model, i);
+            else
+                model->sharding.is_partial |= layers->first[i] == i && !layers->uses[i].is_whole;
     }
     accel_comm_destroy (layers->comm); /* and the thread ends */
     if (layers->lock_made) {

@@ -28,10 +28,12 @@ enum accel_status sharding_summon (struct accel_model *model, const struct comm_
 void sharding_dismiss (struct accel_model *model);
 /** @} */
 
-/** Whoever writes parameters, or reads chunks, waits first until nothing is gathered ahead.  Then: of @p index, or of
- *  all, only the own chunks are kept unless a layer uses it.  Accept any model.  @{ */
+/** Whoever writes parameters, or reads chunks, waits first until nothing is gathered ahead.  On a GPU, parameter
+ *  @p index has room for what is to be written to all of it.  Then: of @p index, or of all, only the own chunks are
+ *  kept unless a layer uses it; on a GPU, they are what they were unless it was written.  Accept any model.  @{ */
 void sharding_settle_layers (struct accel_model *model);
-void sharding_discard_layer (const struct accel_model *model, size_t index);
+enum accel_status sharding_open_layer (struct accel_model *model, size_t index, struct accel_error *err);
+void sharding_discard_layer (const struct accel_model *model, size_t index, bool is_written);
 void sharding_discard_layers (const struct accel_model *model);
 /** @} */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offloading to files; see sharding_offload.h. */
+/* Offloading to host memory and to files; see sharding_offload.h. */
 #include <config.h>
 
 #include "lib/train/sharding_offload.h"
@@ -8,8 +8,11 @@
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
+#include "lib/kernels/dtypes.h"
 #include "lib/state/state_object.h"
+#include "lib/train/packed.h"
 #include "lib/train/sharding_asked.h"
+#include "lib/train/staging.h"
 #include "util/memory_file.h"
 
 #include <stdio.h>
@@ -76,12 +79,31 @@ move_masters (struct accel_model *model, const char *folder, struct fail *fail)
     return move (&model->sharding.masters_file, &plan, folder, fail);
 }
 
+static size_t
+packed_bytes (const struct accel_model *model, size_t index)
+{
+    return packed_room (model, index) * tensor_element_bytes (model->parameters[index].data);
+}
+
+/* Of a model on a GPU. */
+static void
+add_packed (struct plan *plan, const struct accel_model *model)
+{
+    for (size_t i = 0; i < model->count; i++)
+        if (packed_first (model, i) == i)
+            plan->ranges[plan->count++] = (struct memory_range){ model->sharding.packed->own[i],
+                                                                 packed_bytes (model, i) };
+}
+
 /* Of tied ones, the first; what is not divided is in use all the time. */
 static int
 move_parameters (struct accel_model *model, const char *folder, struct fail *fail)
 {
     struct plan plan;
-    if (make_plan (&plan, model, 1))
+    bool is_made = make_plan (&plan, model, 1);
+    if (is_made && model->sharding.packed)
+        add_packed (&plan, model);
+    else if (is_made)
         for (size_t i = 0; i < model->count; i++) {
             const DLTensor *data = model->parameters[i].data;
             size_t first = 0;
@@ -154,20 +176,95 @@ has_files (const struct accel_model *model)
     return found;
 }
 
+/* One of them would not have what the step of the other has written. */
+static bool
+has_tied (const struct accel_model *model)
+{
+    bool found = false;
+    for (size_t i = 0; i < model->count; i++)
+        for (size_t j = 0; j < i && !found; j++) {
+            const DLTensor *a = model->trained[i].data, *b = model->trained[j].data;
+            const void *begin = a->data, *other = b->data;
+            found = model_is_trained (model, i) && model_is_trained (model, j)
+                    && begin < memory_at (other, accel_tensor_count (b), sizeof (float))
+                    && other < memory_at (begin, accel_tensor_count (a), sizeof (float));
+        }
+    return found;
+}
+
+/* Of a model that is to be on a GPU; NULL: states and masters can stay where they are. */
+static const char *
+why_not_staged (const struct accel_model *model)
+{
+    if (!model->memory->host || !memory_of (model->target)->copy_streams)
+        return "only a model that accel_prepare puts on a GPU can be offloaded from there (device_placement)";
+    if (model->cuts)
+        return "a model on a GPU whose tensors are divided (tp_size) cannot be offloaded";
+    if (has_tied (model))
+        return "a model on a GPU that trains the same memory twice cannot be offloaded";
+    for (size_t i = 0; i < model->count; i++)
+        if (model_is_trained (model, i) && dtype_is_scaled (accel_dtype_from_dl (model->parameters[i].data->dtype)))
+            return "8-bit parameters on a GPU cannot be offloaded: their scales are found there";
+    for (const struct accel_optimizer *of = model->optimizers; of; of = of->beside)
+        if (of->custom.step)
+            return "a model on a GPU with a custom optimizer cannot be offloaded";
+    return NULL;
+}
+
+enum accel_status
+offload_stay (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
+{
+    bool is_asked = model->sharding.offload_optimizer > ACCEL_OFFLOAD_NONE || has_files (model);
+    struct accel_error cause = { 0 };
+    const char *why = NULL;
+    if (memory_of (model->target)->host || model->sharding.states_at_home)
+        return ACCEL_OK;
+    if (!is_asked && offload_of_optimizers (model) <= ACCEL_OFFLOAD_NONE)
+        return ACCEL_OK;
+    why = why_not_staged (model);
+    if (why && is_asked)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: %s", why);
+    if (why) {
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "offloading has no effect: %s", why);
+        return ACCEL_OK;
+    }
+    enum accel_status status = staging_create (model, &cause);
+    status = agree (acc, site, status ? cause.text : NULL, err);
+    model->sharding.states_at_home = !status;
+    if (status)
+        staging_end (model);
+    return status;
+}
+
+enum accel_status
+offload_keep (struct accel_model *model, struct accel *acc, struct accel_error *err)
+{
+    enum accel_sharding strategy = sharding_wanted (model);
+    bool is_asked = model->sharding.offload_param > ACCEL_OFFLOAD_NONE;
+    bool can_be = memory_of (model->target)->copy_streams;
+    if (memory_of (model->target)->host || model->sharding.packed
+        || offload_of_parameters (model) <= ACCEL_OFFLOAD_NONE)
+        return ACCEL_OK;
+    if (is_asked && (!can_be || (strategy != ACCEL_SHARDING_FULL_SHARD && strategy != ACCEL_SHARDING_HYBRID_SHARD)))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_prepare: only divided parameters of a model on a GPU can "
+                           "be offloaded: offload_param_device needs ACCEL_SHARDING_FULL_SHARD, or HYBRID_SHARD");
+    model->sharding.params_at_home = can_be && sharding_has_parameters (model);
+    if (!model->sharding.params_at_home)
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "offload_param_device has no effect: the parameters are not divided");
+    return ACCEL_OK;
+}
+
 enum accel_status
 offload_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
     enum accel_offload states = offload_of_optimizers (model), parameters = offload_of_parameters (model);
     struct fail fail = { 0 };
-    bool may = model->memory->create_sparse && memory_of (model->target)->create_sparse;
-    if (!may && (model->sharding.offload_optimizer > ACCEL_OFFLOAD_NONE
-                 || model->sharding.offload_param > ACCEL_OFFLOAD_NONE || has_files (model)))
-        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
-                           "accel_prepare: only models in host memory can be offloaded, and this one is on a GPU");
-    if (may && (states == ACCEL_OFFLOAD_CPU || parameters == ACCEL_OFFLOAD_CPU))
+    bool is_on_host = memory_of (model->target)->host;
+    if (is_on_host && (states == ACCEL_OFFLOAD_CPU || parameters == ACCEL_OFFLOAD_CPU))
         accel_logger_log (acc, ACCEL_LOG_INFO, "offloading to cpu: everything is in host memory already");
-    bool moves_states = may && states == ACCEL_OFFLOAD_NVME;
-    bool moves_parameters = may && parameters == ACCEL_OFFLOAD_NVME && model->shared.is_alone;
+    bool moves_states = states == ACCEL_OFFLOAD_NVME && model_state_memory (model)->create_sparse;
+    bool moves_parameters = parameters == ACCEL_OFFLOAD_NVME
+                            && (is_on_host ? model->shared.is_alone : model->sharding.params_at_home);
     if (!moves_states && !moves_parameters)
         return ACCEL_OK;
     int result = move_all (model, moves_states, moves_parameters, &fail);
@@ -187,7 +284,8 @@ for_each (const struct accel_optimizer *optimizer, size_t index, size_t from, si
     if (trained != data)
         act (model->sharding.masters_file, memory_at (trained->data, from, sizeof (float)),
              (end - from) * sizeof (float));
-    act (model->sharding.parameters_file, memory_at (data->data, from, each), (end - from) * each);
+    if (model->sharding.parameters_file && !model->sharding.packed)
+        act (model->sharding.parameters_file, memory_at (data->data, from, each), (end - from) * each);
     for (size_t j = 0; optimizer->state_file && j < optimizer->state_count; j++)
         if (optimizer->state_tensors[index * optimizer->state_count + j])
             act (optimizer->state_file,
@@ -211,8 +309,12 @@ void
 offload_release_parameter (const struct accel_model *model, size_t index)
 {
     const DLTensor *data = model->parameters[index].data;
-    memory_file_release (model->sharding.parameters_file, data->data,
-                         accel_tensor_count (data) * tensor_element_bytes (data));
+    if (model->sharding.packed)
+        memory_file_release (model->sharding.parameters_file, model->sharding.packed->own[index],
+                             packed_bytes (model, index));
+    else
+        memory_file_release (model->sharding.parameters_file, data->data,
+                             accel_tensor_count (data) * tensor_element_bytes (data));
 }
 
 enum accel_status

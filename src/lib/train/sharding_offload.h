@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offloading to files: states of optimizers, masters and divided parameters, of which this process's stretches have
- * pages only while they are used (util/memory_file.h). */
+/* Offloading: states of optimizers and masters of a model on a GPU stay in host memory (staging.h); these, and divided
+ * parameters of a model in host memory, are in files, of which this process's stretches have pages only while they are
+ * used (util/memory_file.h). */
 #ifndef LIB_TRAIN_SHARDING_OFFLOAD_H
 #define LIB_TRAIN_SHARDING_OFFLOAD_H
 
@@ -8,6 +9,14 @@
 
 /** How many elements of each tensor a thread works on before it gives their pages back. */
 enum { OFFLOAD_BLOCK = 1 << 18 };
+
+/** In accel_prepare() of a model, before it is placed: whether states and masters of one that is to be on a GPU stay in
+ *  host memory (staging.h), also if they move to files then.  Collective. */
+enum accel_status offload_stay (struct accel_model *model, struct accel *acc, const struct comm_site *site,
+                                struct accel_error *err);
+
+/** The same, once it is divided: whether this process's part of the parameters does (packed_home.h). */
+enum accel_status offload_keep (struct accel_model *model, struct accel *acc, struct accel_error *err);
 
 /** In accel_prepare() of a model, and of an optimizer if its model is prepared: what is to be offloaded, and is not
  *  yet, moves to files.  If that fails on any process, all have its error.  Collective. */

@@ -92,7 +92,9 @@ map (int fd, size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* @param[out] memory  NULL: the processes cannot share */
+/* All processes of the job share, or none does: each column of the grid, and each group, has a communicator of its own,
+ * and what the others do next depends on the answer.
+ * @param[out] memory  NULL: the processes cannot share */
 static enum accel_status
 map_together (struct accel *acc, struct accel_comm *comm, const struct comm_site *site, bool may, size_t bytes,
               void **memory, struct accel_error *err)
@@ -115,7 +117,7 @@ map_together (struct accel *acc, struct accel_comm *comm, const struct comm_site
     }
     int64_t good = may && mine && offer.fd >= 0 && *mine == offer.token, all = 0;
     if (!status)
-        status = comm_all_reduce (comm, site, &good, &all, 1, ACCEL_INT64, ACCEL_MIN, err);
+        status = comm_all_reduce (accel_world (acc), site, &good, &all, 1, ACCEL_INT64, ACCEL_MIN, err);
     if (mine && (status || !all))
         munmap (mine, bytes);
     else
@@ -124,6 +126,7 @@ map_together (struct accel *acc, struct accel_comm *comm, const struct comm_site
         accel_logger_log (acc, ACCEL_LOG_INFO, "parameters are not shared: %s",
                           !may           ? "some overlap"
                           : offer.fd < 0 ? "there is not enough memory"
+                          : good         ? "other processes cannot"
                                          : "the processes have no memory in common");
     return status;
 }

@@ -7,8 +7,8 @@
 
 /**
  * Move the trained parameters of a model to shared memory, with the values of the first of those that share.  The pages
- * of the program's memory are given back.  If the processes cannot map the same memory, or it does not have enough
- * room, nothing is done and a line of the log says why.  Collective.
+ * of the program's memory are given back.  If some of the processes cannot map the same memory, or it does not have
+ * enough room, none shares, and a line of the log says why.  Collective, on all processes of the job.
  */
 enum accel_status shared_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site,
                                  struct accel_error *err);

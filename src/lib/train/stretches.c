@@ -37,15 +37,54 @@ sharding_stretches (const struct accel_model *model, size_t index, struct stretc
         stretches[chunk ? 1 : 0] = (struct stretch){ count, count };
 }
 
+size_t
+sharding_find_first (const struct accel_model *model, size_t index)
+{
+    const DLTensor *tensor = model->parameters[index].data;
+    for (size_t i = 0; i < model->count; i++) {
+        const DLTensor *other = model->parameters[i].data;
+        if (model_is_trained (model, i) && other->data == tensor->data
+            && accel_tensor_count (other) == accel_tensor_count (tensor))
+            return sharding_chunk (model, i) ? i : SIZE_MAX;
+    }
+    return SIZE_MAX;
+}
+
 void
 sharding_discard_others (const struct accel_model *model, size_t index, void *data, size_t element_bytes)
 {
     struct stretch own[STRETCHES];
-    if (!model->memory->host || !sharding_chunk (model, index) || !data)
+    if (!model_state_memory (model)->host || !sharding_chunk (model, index) || !data)
         return;
     sharding_stretches (model, index, own);
     memory_discard_pages (data, own[0].from * element_bytes);
     memory_discard_pages (memory_at (data, own[0].end, element_bytes), (own[1].from - own[0].end) * element_bytes);
+}
+
+/* What is given back with each bucket or layer costs a fault for each page when it is written again: as much as half of
+ * a step if these are small. */
+void
+sharding_use_pages (const struct stretch own[STRETCHES], void *data, size_t element_bytes)
+{
+    memory_use_small_pages (data, own[1].end * element_bytes);
+    memory_use_huge_pages (data, own[0].from * element_bytes);
+    memory_use_huge_pages (memory_at (data, own[0].end, element_bytes), (own[1].from - own[0].end) * element_bytes);
+}
+
+void
+sharding_use_gradient_pages (const struct accel_model *model, size_t index, void *data)
+{
+    struct stretch own[STRETCHES];
+    sharding_gradient_stretches (model, index, own);
+    sharding_use_pages (own, data, accel_dtype_bytes (model_grad_dtype (model, index)));
+}
+
+void
+sharding_populate_others (const struct stretch own[STRETCHES], void *data, size_t element_bytes)
+{
+    memory_populate_small_pages (data, own[0].from * element_bytes);
+    memory_populate_small_pages (memory_at (data, own[0].end, element_bytes),
+                                 (own[1].from - own[0].end) * element_bytes);
 }
 
 int

@@ -3,6 +3,7 @@
 #ifndef LIB_TRAIN_STRETCHES_H
 #define LIB_TRAIN_STRETCHES_H
 
+#include "lib/collectives/parallel.h"
 #include "lib/train/model_object.h"
 
 /** Elements from to end - 1 of a parameter. */
@@ -35,11 +36,11 @@ sharding_has_parameters (const struct accel_model *model)
                || model->sharding.strategy == ACCEL_SHARDING_HYBRID_SHARD);
 }
 
-/** @return the processes that have one model together, of @p acc. */
+/** @return the processes that have one model together, of @p acc: with tensor parallelism, the same parts of it. */
 static inline struct accel_comm *
 sharding_comm (const struct accel_model *model, struct accel *acc)
 {
-    return model->sharding.shards ? model->sharding.shards : accel_world (acc);
+    return model->sharding.shards ? model->sharding.shards : parallel_data_comm (acc);
 }
 
 /** @return the elements of each process's chunk of parameter @p index; 0: all have all of it */
@@ -58,15 +59,27 @@ void sharding_stretches (const struct accel_model *model, size_t index, struct s
 int sharding_saved (const struct accel_model *model, size_t index, bool is_divided, size_t count,
                     struct stretch stretches[STRETCHES]);
 
-/** @return whether gradients are divided, too. */
+/** @return the first trained parameter that lies where parameter @p index does; SIZE_MAX: it is not divided. */
+size_t sharding_find_first (const struct accel_model *model, size_t index);
+
+/** @return whether gradients are divided, too; on a GPU, whether they are packed. */
 static inline bool
 sharding_has_gradients (const struct accel_model *model)
 {
-    return sharding_is_on (model) && model->sharding.strategy >= ACCEL_SHARDING_SHARD_GRAD_OP;
+    return model->memory->host ? sharding_is_on (model) && model->sharding.strategy >= ACCEL_SHARDING_SHARD_GRAD_OP
+                               : model->sharding.grads != NULL;
 }
 
 /** Give back the pages of @p data that have others' chunks of parameter @p index, or of what is divided with it. */
 void sharding_discard_others (const struct accel_model *model, size_t index, void *data, size_t element_bytes);
+
+/** Others' chunks of @p data, between stretches @p own, get huge pages, which are given back and filled as a whole; the
+ *  pages of the others stay small.  @{ */
+void sharding_use_pages (const struct stretch own[STRETCHES], void *data, size_t element_bytes);
+void sharding_use_gradient_pages (const struct accel_model *model, size_t index, void *data);
+/** Before they are written: get those that are small. */
+void sharding_populate_others (const struct stretch own[STRETCHES], void *data, size_t element_bytes);
+/** @} */
 
 /** The elements of gradient @p index that this process has after an average: its chunk, and what all have. */
 void sharding_gradient_stretches (const struct accel_model *model, size_t index, struct stretch stretches[STRETCHES]);

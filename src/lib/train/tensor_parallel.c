@@ -31,7 +31,7 @@ struct views {
 };
 
 static void
-make_views (struct views *views, const struct accel_model *model, size_t index, DLDataType dtype, void *whole,
+make_views (struct views *views, const struct accel_model *model, size_t index, const DLTensor *like, void *whole,
             void *part, int rank)
 {
     const struct model_cut *cut = &model->cuts[index];
@@ -41,19 +41,21 @@ make_views (struct views *views, const struct accel_model *model, size_t index, 
     after /= blocks;
     *views = (struct views){ .shape = { before, blocks, after },
                              .strides = { blocks * after * model->tp_size, after * model->tp_size, 1 } };
-    views->part = (DLTensor){ .data = part, .device = model->device, .ndim = 3, .dtype = dtype, .shape = views->shape };
+    views->part = (DLTensor){ .data = part, .device = like->device, .ndim = 3, .dtype = like->dtype,
+                              .shape = views->shape };
     views->place = views->part;
     views->place.data = memory_at (whole, (size_t) (after * rank), tensor_element_bytes (&views->part));
     views->place.strides = views->strides;
 }
 
 void
-cut_copy (const struct accel_model *model, size_t index, DLDataType dtype, void *whole, void *part, int rank,
+cut_copy (const struct accel_model *model, size_t index, const DLTensor *like, void *whole, void *part, int rank,
           bool is_to_whole)
 {
     struct views views;
-    make_views (&views, model, index, dtype, whole, part, rank);
-    model->memory->copy_tensor (is_to_whole ? &views.place : &views.part, is_to_whole ? &views.part : &views.place);
+    make_views (&views, model, index, like, whole, part, rank);
+    memory_of (like->device)->copy_tensor (is_to_whole ? &views.place : &views.part,
+                                           is_to_whole ? &views.part : &views.place);
 }
 
 bool
@@ -84,10 +86,18 @@ whole_begin (struct whole *whole, const struct accel_model *model, size_t index,
     if (!cut_has (model, index))
         return ACCEL_OK;
     size_t bytes = accel_tensor_count (&whole->tensor) * tensor_element_bytes (part);
-    whole->tensor.data = whole->memory = model->memory->create (model->device, bytes, false);
+    whole->tensor.data = whole->memory = memory_of (part->device)->create (part->device, bytes, false);
     return whole->memory ? ACCEL_OK
-                         : memory_fail (model->device, err, "cannot allocate memory for the whole of '%s' (%zu bytes)",
+                         : memory_fail (part->device, err, "cannot allocate memory for the whole of '%s' (%zu bytes)",
                                         model->parameters[index].name, bytes);
+}
+
+void
+whole_destroy (struct whole *whole)
+{
+    DLDevice device = whole->tensor.device;
+    memory_of (device)->destroy (device, whole->memory);
+    whole->memory = NULL;
 }
 
 enum accel_status
@@ -97,12 +107,10 @@ whole_end (struct whole *whole, enum accel_status status, struct accel_error *er
     if (!whole->memory)
         return status;
     if (!status) {
-        cut_copy (model, whole->index, whole->part->dtype, whole->memory, memory_data (whole->part), model->tp_rank,
-                  false);
-        status = memory_check (model->device, err);
+        cut_copy (model, whole->index, whole->part, whole->memory, memory_data (whole->part), model->tp_rank, false);
+        status = memory_check (whole->part->device, err);
     }
-    model->memory->destroy (model->device, whole->memory);
-    whole->memory = NULL;
+    whole_destroy (whole);
     return status;
 }
 
@@ -174,7 +182,7 @@ keep_part (const struct accel_model *model, size_t index, DLTensor *tensor, void
     if (!part)
         return memory_fail (model->device, err, "cannot allocate memory for a part of '%s' (%zu bytes)",
                             model->parameters[index].name, bytes);
-    cut_copy (model, index, tensor->dtype, tensor->data, part, model->tp_rank, false);
+    cut_copy (model, index, tensor, tensor->data, part, model->tp_rank, false);
     void *given_back = owned && *owned == tensor->data ? tensor->data : part;
     if (given_back == part)
         model->memory->copy (model->device, tensor->data, part, bytes);
@@ -293,20 +301,26 @@ cut_check (const struct accel_model *model, struct accel *acc, struct accel_erro
                        "tensors, but this is %d of %d", model->tp_rank, model->tp_size, rank, size);
 }
 
+struct accel_comm *
+cut_comm (const struct accel_model *model, size_t index, struct accel *acc)
+{
+    return cut_has (model, index) ? parallel_data_comm (acc) : accel_world (acc);
+}
+
 enum accel_status
 cut_broadcast (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
     struct accel_comm *comm = parallel_tensor_comm (acc);
-    struct comm_site there = comm_site_on (site, model->device);
     enum accel_status status = ACCEL_OK;
     masters_need (model);
     for (size_t i = 0; comm && i < model->count && !status; i++) {
         const DLTensor *data = model->trained[i].data;
+        struct comm_site there = comm_site_on (site, data->device); /* offloaded masters are on the host */
         if (!cut_has (model, i))
             status = comm_broadcast (comm, &there, memory_data (data),
                                      accel_tensor_count (data) * tensor_element_bytes (data), ACCEL_UINT8, 0, err);
     }
-    return status ? status : model_broadcast (model, parallel_data_comm (acc), site, 0, err);
+    return status ? status : model_make_equal (model, acc, parallel_data_comm (acc), site, err);
 }
 
 /* The norm of several norms: p-th powers add up. */

@@ -78,6 +78,14 @@ note_call (struct comm_observer *observer, const struct accel_engine_call *call,
                    });
 }
 
+static void
+note_span (struct comm_observer *observer, const char *name, int64_t begin_ns)
+{
+    struct profile *profile = (struct profile *) (void *) observer;
+    note (profile, &(struct profile_event){ .begin_ns = (uint64_t) begin_ns, .end_ns = now (),
+                                            .name = name_index (&profile->names, name), .kind = PROFILE_SPAN });
+}
+
 /* Accepts NULL. */
 static void
 destroy (struct profile *profile)
@@ -114,7 +122,7 @@ create (const struct accel_profile_options *options)
     struct profile *made = calloc (1, sizeof *made);
     if (!made)
         return NULL;
-    made->observer = (struct comm_observer){ .note = note_call, .end = end_observer };
+    made->observer = (struct comm_observer){ .note = note_call, .note_span = note_span, .end = end_observer };
     made->most = options && options->max_events ? options->max_events : DEFAULT_EVENTS;
     made->path = strdup (options && options->path ? options->path : "profile.json");
     made->events = calloc (made->most, sizeof *made->events);

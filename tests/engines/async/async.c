@@ -445,6 +445,13 @@ async_close (void *transport)
     free (async);
 }
 
+static void
+async_set_timeout (void *transport, uint32_t timeout_ms)
+{
+    struct async *async = transport;
+    async->pipes->timeout_ms = timeout_ms;
+}
+
 ACCEL_API const struct accel_engine async_engine = {
     .abi = ACCEL_ENGINE_ABI,
     .size = sizeof (struct accel_engine),
@@ -464,4 +471,5 @@ ACCEL_API const struct accel_engine async_engine = {
     .wait = async_wait,
     .coalesce_begin = async_coalesce_begin,
     .coalesce_end = async_coalesce_end,
+    .set_timeout = async_set_timeout,
 };

@@ -528,6 +528,18 @@ side (struct CUstream_st *stream, const void *address, size_t bytes, bool on_dev
     return real_of (address, bytes);
 }
 
+/* Whether an earlier copy of @stream has still to read some of this memory of the host. */
+static bool
+is_to_be_read (const struct CUstream_st *stream, const char *memory, size_t bytes)
+{
+    bool found = false;
+    for (const struct operation *before = stream->head; before && !found; before = before->next) {
+        const char *from = before->from;
+        found = before->kind == OPERATION_COPY && from && from < memory + bytes && memory < from + before->bytes;
+    }
+    return found;
+}
+
 /* Memory that is not pinned: CUDA may copy it late, or wait for it.  What is read back is anything until then. */
 API cudaError_t
 cudaMemcpyAsync (void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t handle)
@@ -542,6 +554,7 @@ cudaMemcpyAsync (void *to, const void *from, size_t bytes, enum cudaMemcpyKind k
     standin_launch ();
     const void *real_from = side (stream, from, bytes, from_device, false);
     void *real_to = side (stream, to, bytes, to_device, true);
+    bool is_in_use = !to_device && is_to_be_read (stream, to, bytes);
     struct operation *copy = stream_add (stream, OPERATION_COPY);
     copy->to = real_to;
     copy->from = real_from;
@@ -549,7 +562,7 @@ cudaMemcpyAsync (void *to, const void *from, size_t bytes, enum cudaMemcpyKind k
     const void *host = to_device ? from : to;
     bool on_host = !to_device || !from_device;
     copy->cost_ns = copy_ns (on_host ? COST_HOST : COST_MEMORY, bytes);
-    if (!to_device)
+    if (!to_device && !is_in_use)
         memset (to, 0xa5, bytes);
     stream_go ();
     static unsigned turn;

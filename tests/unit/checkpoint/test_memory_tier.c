@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 enum { SAMPLES = 64, BATCH = 2, WEIGHTS = 3, MANY_WEIGHTS = 5003, EPOCHS = 2, EVERY = 4, LARGE = 1 << 20 };
+enum { CHECK_PIECE = 256 << 10 /* as in memory_load.c */ };
 enum { PATH_ROOM = 600 };
 
 /* In shared memory: what the test wants of the ranks, and what became of them. */
@@ -25,6 +26,7 @@ static struct plan {
     enum accel_sharding strategy; /* of a model of MANY_WEIGHTS, of which some are compared; 0: it is small */
     uint64_t every; /* in the project configuration */
     atomic_int loaded_at; /* the step that the ranks continued from; -1: from the beginning */
+    atomic_int checks;    /* pieces that the program's threads have compared checksums of */
     atomic_bool is_left;  /* loading left the random numbers of the last rank as they were */
     float weights[WEIGHTS];
     double lr;
@@ -48,6 +50,17 @@ __wrap_pwrite (int fd, const void *bytes, size_t length, off_t at)
     (void) !__real_pwrite (fd, bytes, length / 2, at);
     kill (getpid (), SIGKILL);
     return -1;
+}
+
+ssize_t __real_pread (int fd, void *bytes, size_t length, off_t at);
+ssize_t __wrap_pread (int fd, void *bytes, size_t length, off_t at);
+
+ssize_t
+__wrap_pread (int fd, void *bytes, size_t length, off_t at)
+{
+    if (length == CHECK_PIECE && gettid () == getpid ())
+        atomic_fetch_add (&plan->checks, 1);
+    return __real_pread (fd, bytes, length, at);
 }
 
 struct training {
@@ -412,6 +425,23 @@ test_torn (void)
     is_same (&result, "killed while writing");
 }
 
+/* Checksums of the newest state are compared while processes meet, and not again; of an older one afterwards. */
+static void
+test_checks (void)
+{
+    for (int is_newest = 0; is_newest < 2; is_newest++) {
+        begin (1);
+        plan->is_large = true;
+        plan->kill_step = 10;
+        start (2);
+        atomic_store (&plan->checks, 0);
+        if (!is_newest)
+            atomic_store (&memtier.header->entries[MEMTIER_BUFFERS + 1].sequence, 0); /* of rank 1, which has little */
+        restarted_from (2, is_newest ? 2 * EVERY : EVERY, is_newest ? "the newest state" : "an older one");
+        ok ((atomic_load (&plan->checks) == 0) == is_newest, "when its checksum is compared");
+    }
+}
+
 /* What one rank has completed, and the other has not, is not used: not even if it has another state of this number. */
 static void
 test_incomplete (void)
@@ -719,6 +749,7 @@ main (void)
     test_kills ();
     test_passes ();
     test_torn ();
+    test_checks ();
     test_incomplete ();
     test_best ();
     test_damage ();

@@ -425,6 +425,9 @@ test_group_rules (struct accel *acc)
     rank_fails (accel_comm_set_stream (world, &sum, &err), ACCEL_ERR_UNSUPPORTED, &err, "cpu, which has no streams");
     rank_fails (accel_comm_set_stream (NULL, NULL, &err), ACCEL_ERR_INVALID, &err, "comm is NULL");
     rank_must (accel_comm_set_stream (world, NULL, &err), &err);
+    rank_fails (accel_comm_set_timeout (NULL, 1, &err), ACCEL_ERR_INVALID, &err, "comm is NULL");
+    rank_fails (accel_comm_set_timeout (group, 0, &err), ACCEL_ERR_INVALID, &err, "the timeout is 0");
+    rank_must (accel_comm_set_timeout (group, 60000, &err), &err);
     rank_fails (accel_group_begin (NULL, &err), ACCEL_ERR_INVALID, &err, "accel_group_begin: comm is NULL");
     rank_fails (accel_group_end (world, &err), ACCEL_ERR_INVALID, &err, "accel_group_end: no group is open");
     rank_must (accel_comm_barrier_start (&before, world, &err), &err);

@@ -87,6 +87,8 @@ await_greeting (struct play *play)
     return !memcmp (play->pipe.input.text, greeting, sizeof greeting - 1);
 }
 
+static const char *proxies_name; /* of send_job(); NULL: the ranks do not use MPI */
+
 static void
 send_job (struct play *play, const char *folder, int64_t timeout_ms)
 {
@@ -97,6 +99,7 @@ send_job (struct play *play, const char *folder, int64_t timeout_ms)
                 &fail);
     spec.config.program = strdup ("prog");
     spec.folder = strdup (folder);
+    spec.proxies = proxies_name ? strdup (proxies_name) : NULL;
     strlist_add (&spec.environment, "AGENT_TEST=sent");
     job_spec_put (&play->pipe.to_write, &spec);
     job_spec_release (&spec);
@@ -530,12 +533,12 @@ test_mpi_proxies (void)
 {
     struct mpi_proxy one = { .fd = -1, .passed_fd = -1 };
     struct mpi_proxies proxies = MPI_PROXIES_NONE;
-    const struct mpi_proxies single = { .all = &one, .count = 1 };
+    const struct mpi_proxies single = { .all = &one, .count = 1 }; /* of attempt 0 */
     struct plan plan = { .process_count = 2 };
     struct fail fail = { 0 };
     char name[MPI_PROXY_NAME_BYTES];
     ok (mpi_proxies_apply (&single, &plan, &fail), "fewer processes of MPI than ranks");
-    is_text (fail.text, "MPI has started 1 processes on this host, but the job has 2 ranks here", "are an error");
+    is_text (fail.text, "1 processes of MPI run on this host, but the job has 2 ranks here", "are an error");
     if (!ok (!mpi_proxy_make_name (name, &fail) && !mpi_proxies_listen (&proxies, name, &fail), "the agent listens: %s",
              fail.text))
         return;
@@ -548,6 +551,29 @@ test_mpi_proxies (void)
     unsetenv ("PMI_LARGE");
     free (large);
     mpi_proxies_release (&proxies);
+}
+
+/* All MPI proxies have ended since they were reported. */
+static void
+test_lost_proxies (void)
+{
+    struct play play;
+    struct wire_frame frame;
+    struct fail fail;
+    char name[MPI_PROXY_NAME_BYTES];
+    bool good = !mpi_proxy_make_name (name, &fail);
+    begin (&play, run_look);
+    proxies_name = name;
+    good = await_greeting (&play) && good;
+    send_job (&play, "/", FOREVER_MS);
+    proxies_name = NULL;
+    good = good && await_frame (&play, WIRE_READY, &frame);
+    send_start (&play);
+    good = good && await_frame (&play, WIRE_END, &frame) && wire_number (&frame) == WIRE_END_FAILED;
+    ok (good && wire_number (&frame) == FAIL_GENERAL, "ranks do not start without MPI: this start has failed");
+    const char *why = good ? wire_text (&frame) : NULL;
+    is_text (why ? why : "", "accelerate: 0 processes of MPI run on this host, but the job has 1 ranks here\n", "why");
+    end (&play);
 }
 
 /* Two MPI proxies of this job: what MPI has told each of them becomes variables of the rank in its place. */
@@ -602,6 +628,7 @@ main (void)
     test_timeout ();
     test_last_words ();
     test_mpi_proxies ();
+    test_lost_proxies ();
     test_variables ();
     return done_testing ();
 }

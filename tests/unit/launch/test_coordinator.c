@@ -362,6 +362,7 @@ test_ends (void)
         bool is_lost, may_restart;
     } rows[] = {
         { "where all have ended after a failure, the ranks start again", WIRE_END_FAILED, NULL, false, true },
+        { "but not if a launcher got a signal meanwhile", WIRE_END_FAILED, "by SIGTERM on host2", false, false },
         { "there is no restart after a machine was lost", WIRE_END_FAILED, NULL, true, false },
         { "ranks that have stopped because one of them was asked to start again", WIRE_END_ASKED, NULL, false, true },
         { "but not if a launcher was asked, too", WIRE_END_ASKED, "by SIGTERM on host2", false, false },
@@ -512,23 +513,32 @@ test_notices (void)
         is_text (scene.peers.hook.stop_reason, "at the time limit", "the first reason counts");
         ok (pipe_has_output (&scene.peer->pipe) == is_own, "machine 1 %s", is_own ? "hears of it" : "knows");
         peers_reset (&scene.peers);
-        ok (!scene.peers.hook.stop_reason && !scene.peers.notice, "another start is not asked");
+        ok (scene.peers.hook.stop_reason && scene.peers.notice, "a start that has begun meanwhile is asked, too");
+        free (scene.peers.notice);
         close_scene (&scene);
     }
+}
+
+static struct peers *
+make_peers (void)
+{
+    static struct config config; /* of which the launcher keeps the settings' address */
+    struct peers *peers = NULL;
+    config.settings = settings;
+    config.settings.job_key_file = key_file;
+    if (peers_create (&peers, &config, &plan, NULL) || !peers)
+        exit (99);
+    peers->start_ms = peers->turn_ms = clock_ms ();
+    peers->epoll = epoll_create1 (EPOLL_CLOEXEC);
+    return peers;
 }
 
 /* Ranks that have been asked to save and stop are waited for before the others hear of their end. */
 static void
 test_stopped (void)
 {
-    struct config config = { .settings = settings };
     struct job job = { .plan = &plan, .end = JOB_STOPPED, .stop_reason = "at the time limit", .port_lock = -1 };
-    struct peers *peers = NULL;
-    config.settings.job_key_file = key_file;
-    if (peers_create (&peers, &config, &plan, NULL) || !peers)
-        exit (99);
-    peers->start_ms = peers->turn_ms = clock_ms ();
-    peers->epoll = epoll_create1 (EPOLL_CLOEXEC);
+    struct peers *peers = make_peers ();
     peers->hook.notice (&peers->hook, job.stop_reason);
     peers->hook.serve (&peers->hook, &job, false, false);
     ok (!peers->own->failed_ns && !peers->hook.must_end, "a stop that all know of ends no rank");
@@ -536,6 +546,23 @@ test_stopped (void)
     ok (peers->own->failed_ns && peers->own->end == WIRE_END_STOPPED, "it is what has become of them at the end");
     AUTO_FREE char *said = peers_take_rest (peers);
     ok (!said, "and nothing is said of it beside their own report");
+    peers_destroy (peers);
+}
+
+/* A signal to stop comes while ours end after a failure that no other launcher knows yet. */
+static void
+test_late_signal (void)
+{
+    struct job_rank rank = { .process = &(struct plan_process){ .rank = 0 } };
+    struct job job = { .plan = &plan, .ranks = &rank, .end = JOB_FAILED, .ending = true, .failed_ns = clock_ns (),
+                       .port_lock = -1 };
+    struct peers *peers = make_peers ();
+    peers->hook.notice (&peers->hook, "by SIGTERM on host1");
+    peers->hook.serve (&peers->hook, &job, false, false);
+    ok (!peers->notice && !peers->own->failed_ns, "others are not asked to save with a rank that has failed");
+    job.ending = false;
+    peers->hook.serve (&peers->hook, &job, false, false);
+    ok (peers->notice && peers->own->failed_ns, "they learn of the failure first, then of the signal");
     peers_destroy (peers);
 }
 
@@ -562,6 +589,7 @@ main (void)
     test_victim ();
     test_settled ();
     test_stopped ();
+    test_late_signal ();
     test_dial ();
     test_name ();
     unlink (key_file);

@@ -17,12 +17,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { HOSTS = 2, RANKS = 2, PATIENCE_MS = 60000, PAUSE_US = 20000, BYTES = 64 * 1024, INDEX_BYTES = 8 };
+enum { HOSTS = 2, RANKS = 2, PATIENCE_MS = 60000, PAUSE_US = 20000, BYTES = 64 * 1024, INDEX_BYTES = 8,
+       COMMON_BYTES = 16 * 1024 };
 
 /* One host, and its agent. */
 struct host {
     struct memtier memtier;
     struct copies copies;
+    uint64_t common; /* checksum of what its first rank has in common with others; 0: it has not saved that */
 };
 
 static struct host hosts[HOSTS];
@@ -56,6 +58,9 @@ save_rank (const struct host *host, int rank)
     entry->restarts = restarts;
     entry->index_at = BYTES;
     entry->index_bytes = INDEX_BYTES;
+    entry->common_bytes = rank == 0 && host->common ? COMMON_BYTES : 0;
+    entry->common_checksum = host->common;
+    entry->has_common = entry->common_bytes > 0;
     entry->rank = (uint32_t) rank;
     entry->processes = RANKS;
     atomic_store (&entry->sequence, sequence + 1);
@@ -132,8 +137,9 @@ begin_to_greet (int port, size_t most)
     return pid;
 }
 
+/* @param hole  how much of it was not sent */
 static bool
-has_copy (int rank, uint64_t number)
+has_copy (int rank, uint64_t number, size_t hole)
 {
     const struct memtier *memtier = &hosts[1].memtier;
     char bytes[sizeof content];
@@ -142,6 +148,7 @@ has_copy (int rank, uint64_t number)
         if (memtier_number_of (&memtier->header->entries[place]) != number)
             continue;
         memset (content, (int) (number & 0xff), sizeof content);
+        memset (content, 0, hole);
         return !memtier_read (memtier, bytes, sizeof bytes, memtier_place (place))
                && !memcmp (bytes, content, sizeof bytes);
     }
@@ -173,7 +180,7 @@ test_ring (void)
     ok (is_copied (memtier_number (restarts, 1)) && hosts[0].copies.pid == first && hosts[1].copies.pid == second,
         "strangers who are slow to greet do not keep the hosts from copying");
     uint64_t kept = atomic_load (&hosts[0].memtier.header->kept[0]);
-    ok (has_copy (0, kept) && has_copy (1, kept), "the next host has what the ranks have saved");
+    ok (has_copy (0, kept, 0) && has_copy (1, kept, 0), "the next host has what the ranks have saved");
     kill (stranger, SIGKILL);
     waitpid (stranger, NULL, 0);
     waitpid (other, NULL, 0);
@@ -186,10 +193,48 @@ test_ring (void)
     }
 }
 
+/* What ranks have in common is sent only to a host that has not saved the same. */
+static void
+test_common (void)
+{
+    static const struct {
+        const char *what;
+        uint64_t first, second; /* checksums */
+        size_t hole;
+    } rows[] = {
+        { "both hosts have saved the same, which is not sent", 5, 5, COMMON_BYTES },
+        { "the second has saved something else", 6, 7, 0 },
+        { "the second has nothing in common", 8, 0, 0 },
+        { "the same again", 9, 9, COMMON_BYTES },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        restarts++;
+        hosts[0].common = rows[i].first;
+        hosts[1].common = rows[i].second;
+        begin (HOSTS, RANKS);
+        bool is_known = is_copied (memtier_number (restarts, 1));
+        uint64_t kept = atomic_load (&hosts[0].memtier.header->kept[0]);
+        ok (is_known && has_copy (0, kept, rows[i].hole) && has_copy (1, kept, 0), "%s", rows[i].what);
+    }
+    hosts[0].common = hosts[1].common = 0;
+}
+
 static bool
 has_entry (size_t place)
 {
     return atomic_load (&hosts[0].memtier.header->entries[place].sequence);
+}
+
+/* Of the second rank, of what it has saved and of copies: one of them may be written just now. */
+static bool
+has_entries (void)
+{
+    bool own = false, copies = false;
+    for (size_t i = 0; i < MEMTIER_BUFFERS; i++)
+        own = own || has_entry (MEMTIER_BUFFERS + i);
+    for (size_t i = 0; i < MEMTIER_COPY_BUFFERS; i++)
+        copies = copies || has_entry (MEMTIER_OWN + MEMTIER_COPY_BUFFERS + i);
+    return own && copies;
 }
 
 static int64_t
@@ -205,14 +250,14 @@ test_stale (void)
 {
     struct memtier_header *header = hosts[0].memtier.header;
     const size_t own = MEMTIER_BUFFERS, copy = MEMTIER_OWN + MEMTIER_COPY_BUFFERS; /* of the second rank */
-    restarts = 2;
-    bool had = has_entry (own) && has_entry (copy);
+    restarts++;
+    bool had = has_entries ();
     begin (HOSTS, 1);
-    ok (had && has_entry (own) && has_entry (copy), "another start can load what the one before has saved");
+    ok (had && has_entries (), "another start can load what the one before has saved");
     ok (is_copied (memtier_number (restarts, 1)) && is_copied (memtier_number (restarts, sequence + 1))
             && !has_entry (own) && !has_entry (copy),
         "when it has saved and copied something itself, the rest is released");
-    restarts = 3;
+    restarts++;
     int64_t before = blocks_of (&hosts[0]);
     copies_stop (&hosts[1].copies);
     begin (1, 1);
@@ -239,6 +284,7 @@ main (void)
     }
     test_unfinished_ring ();
     test_ring ();
+    test_common ();
     test_stale ();
     for (int i = 0; i < HOSTS; i++) {
         copies_release (&hosts[i].copies);

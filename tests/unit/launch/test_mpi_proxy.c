@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How an agent learns that a process of MPI has ended: an MPI proxy, and the daemon that has started it. */
+/* How an agent learns that a process of MPI has ended: an MPI proxy, and the daemon that has started it.  Two attempts
+ * at once. */
 #include <config.h>
 
 #include "hosts/mpi/mpi.h"
@@ -81,9 +82,111 @@ test_same_number (void)
     mpi_proxies_release (&proxies);
 }
 
+/* In place of the MPI proxy of @rank, which waits until its agent closes the connection. */
+static pid_t
+start_proxy (struct mpi_proxies *proxies, int rank, const char *attempt)
+{
+    struct fail fail;
+    char number[16];
+    pid_t pid = fork ();
+    if (!pid) {
+        prctl (PR_SET_PDEATHSIG, SIGKILL);
+        mpi_proxies_release (proxies); /* or others would not see their connections close */
+        snprintf (number, sizeof number, "%d", rank);
+        setenv ("PMI_RANK", number, 1);
+        _exit (mpi_proxy_run (name, attempt, &fail) != 0);
+    }
+    return pid;
+}
+
+static pid_t
+begin_proxy (struct mpi_proxies *proxies, int rank, const char *attempt)
+{
+    int before = proxies->count;
+    pid_t pid = start_proxy (proxies, rank, attempt);
+    for (int i = 0; i < TRIES && proxies->count == before; i++) {
+        mpi_proxies_accept (proxies);
+        nanosleep (&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+    }
+    need (proxies->count == before + 1);
+    return pid;
+}
+
+/* Those of attempt 2 wait while the ranks of attempt 1 run. */
+static void
+test_standby (void)
+{
+    struct mpi_proxies proxies = MPI_PROXIES_NONE;
+    struct plan_process processes[2] = { { .rank = 0 }, { .rank = 1 } };
+    struct plan plan = { .processes = processes, .process_count = 2 };
+    struct mpi_proxy_end end;
+    struct fail fail = { 0 };
+    pid_t pids[5];
+    need (!mpi_proxies_listen (&proxies, name, &fail));
+    pids[0] = begin_proxy (&proxies, 1, "2");
+    pids[1] = begin_proxy (&proxies, 0, "1");
+    pids[2] = begin_proxy (&proxies, 0, "2");
+    pids[3] = begin_proxy (&proxies, 1, "1");
+    pids[4] = begin_proxy (&proxies, 2, "2");
+    ok (mpi_proxies_of (&proxies, 1) == 2 && !mpi_proxies_apply (&proxies, &plan, &fail) && proxies.count == 5,
+        "the first attempt has two of five: %s", fail.text);
+    kill (pids[4], SIGKILL);
+    waitid (P_PID, (id_t) pids[4], &(siginfo_t){ 0 }, WEXITED | WNOWAIT);
+    ok (mpi_proxies_take_end (&proxies, &end) && !end.is_of_attempt && proxies.count == 4,
+        "ranks that run do not need one that waits, and one that has ended is none");
+    mpi_proxies_forget (&proxies);
+    ok (proxies.count == 2 && waitpid (pids[1], NULL, 0) == pids[1] && waitpid (pids[3], NULL, 0) == pids[3],
+        "when the first attempt ends, those of the second stay");
+    ok (mpi_proxies_of (&proxies, 2) == 2 && !mpi_proxies_apply (&proxies, &plan, &fail), "which has its turn: %s",
+        fail.text);
+    bool is_needed = true;
+    for (int i = 0; i <= 2; i += 2) {
+        kill (pids[i], SIGKILL);
+        waitid (P_PID, (id_t) pids[i], &(siginfo_t){ 0 }, WEXITED | WNOWAIT);
+        bool has_ended = false;
+        while (mpi_proxies_take_end (&proxies, &end))
+            has_ended = has_ended || end.is_of_attempt;
+        is_needed = is_needed && has_ended && mpi_proxies_apply (&proxies, &plan, &fail);
+    }
+    ok (is_needed && !mpi_proxies_of (&proxies, 2), "and needs each of them, also if none is left");
+    ok (mpi_proxies_of (&proxies, 3) == 0 && !proxies.count, "those of attempts before are released");
+    for (int i = 0; i < 5; i++)
+        waitpid (pids[i], NULL, 0);
+    mpi_proxies_release (&proxies);
+    for (int i = 0; i < 2; i++)
+        strlist_release (&processes[i].env);
+}
+
+/* One of an mpirun that was given up, which comes when those of the next have. */
+static void
+test_late (void)
+{
+    struct mpi_proxies proxies = MPI_PROXIES_NONE;
+    struct fail fail = { 0 };
+    need (!mpi_proxies_listen (&proxies, name, &fail));
+    pid_t good = begin_proxy (&proxies, 0, "2");
+    need (mpi_proxies_of (&proxies, 2) == 1);
+    pid_t late = start_proxy (&proxies, 0, "1"), ended = 0;
+    for (int i = 0; i < TRIES && !ended; i++) {
+        mpi_proxies_accept (&proxies);
+        nanosleep (&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+        ended = waitpid (late, NULL, WNOHANG);
+    }
+    ok (ended == late && proxies.count == 1 && !mpi_proxies_check (&proxies, 1, &fail),
+        "a late one of an earlier attempt is released, and hides none: %s", fail.text);
+    mpi_proxies_release (&proxies);
+    waitpid (good, NULL, 0);
+    if (!ended) {
+        kill (late, SIGKILL);
+        waitpid (late, NULL, 0);
+    }
+}
+
 int
 main (void)
 {
     test_same_number ();
+    test_standby ();
+    test_late ();
     return done_testing ();
 }

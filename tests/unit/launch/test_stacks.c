@@ -244,7 +244,40 @@ test_text (void)
                "\"process\":\"sleeping, 1 thread\",\"stack\":[]}]",
                "  rank 5: computing for 2 h 1 min\n    no stack: why; process 7: sleeping, 1 thread\n"),
         "a rank without a stack");
+    ok (shows ("[{\"rank\":0,\"doing\":\"in z\",\"seconds\":null,\"stack\":["
+               FRAME ("\"accel_loader_create_sized\"", "null", "null", "/lib/libaccel.so.0") ","
+               FRAME ("\"size_it_sized\"", "\"a.c\"", "3", "/x/p") "]}]",
+               "  rank 0: in z\n    accel_loader_create (libaccel)\n    size_it_sized (a.c:3)\n"),
+        "functions of libaccel have the names of their macros");
     ok (shows ("[{},{\"rank\":\"x\",\"stack\":7},3]", "  ranks 0, 0, 0: \n    no stack: \n"), "nonsense is survived");
+}
+
+static void
+test_gpu (void)
+{
+    static const struct {
+        const char *stack;
+        bool is_gpu;
+    } rows[] = {
+        { FRAME ("\"poll\"", "null", "null", "/lib/libc.so.6") ","
+          FRAME ("null", "null", "null", "/lib/libcuda.so.1"), true },
+        { FRAME ("\"nanosleep\"", "null", "null", "/lib/libc.so.6") ","
+          FRAME ("\"cudaDeviceSynchronize\"", "null", "null", "/x/p"), true },
+        { FRAME ("\"cuStreamSynchronize@@1\"", "null", "null", "/x/p"), true },
+        { FRAME ("\"threadSynchronize\"", "null", "null", "/x/p"), false },
+        { FRAME ("\"cudaDeviceSynchronizes\"", "null", "null", "/x/p"), false },
+        { FRAME ("\"cut\"", "null", "null", "/x/libcurl.so.4"), false },
+        { FRAME ("\"train\"", "null", "null", "/x/libcudatrain.so"), false },
+        { FRAME ("null", "null", "null", "/x/libcudart-9335f6a2.so.12.2"), true },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512];
+        snprintf (text, sizeof text, "[{\"rank\":0,\"stack\":[]},{\"rank\":1,\"stack\":[%s]}]", rows[i].stack);
+        json_t *ranks = json_loads (text, 0, NULL);
+        ok (ranks && stacks_show_gpu (ranks, 1) == rows[i].is_gpu && !stacks_show_gpu (ranks, 0),
+            "stack %zu %s a GPU", i, rows[i].is_gpu ? "waits for" : "does not wait for");
+        json_decref (ranks);
+    }
 }
 
 int
@@ -256,6 +289,7 @@ main (void)
     test_contents ();
     test_child ();
     test_text ();
+    test_gpu ();
     jobseg_detach (&segment);
     return done_testing ();
 }

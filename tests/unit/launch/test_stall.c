@@ -3,9 +3,11 @@
 #include <config.h>
 
 #include "launch/job/stall.h"
+#include "launch/process/process.h"
 #include "tests/tap.h"
 #include "util/cleanup.h"
 #include "util/clock.h"
+#include "util/procfs.h"
 
 #include <string.h>
 
@@ -17,6 +19,9 @@ static struct {
     int64_t work_until_ms; /* rank 1 works until then, since `begin_ms` */
     int64_t again_ms;  /* when it works again, for WORK_AGAIN_MS; 0: never */
     int64_t call_ms;   /* when it logs something; 0: never */
+    int64_t bytes_s;   /* that it reads and writes each second */
+    char state;        /* of its process */
+    bool is_on_gpu;    /* its stack is in libcuda */
     struct strbuf *said;
 } world = { .now_ms = 1000000 };
 
@@ -33,8 +38,10 @@ start_names (struct stack_names *names)
 static json_t *
 finish_names (struct stack_names *names)
 {
+    static const char stacks[] = "[{\"rank\":1,\"stack\":[{\"function\":\"\",\"module\":\"/lib/libc.so.6\"},"
+                                 "{\"function\":\"\",\"module\":\"/lib/libcuda.so.1\"}]}]";
     *names = (struct stack_names){ .fd = -1 };
-    return json_array ();
+    return world.is_on_gpu ? json_loads (stacks, 0, NULL) : json_array ();
 }
 
 static void
@@ -44,21 +51,38 @@ say_lines (struct strbuf *text)
     strbuf_truncate (text, 0);
 }
 
-/* /proc/PID/schedstat: half of its work is waiting for a processor.  Rank 2 does nothing. */
-static ssize_t
-read_work (pid_t pid, char *text, size_t size)
+/* Half of its work is waiting for a processor.  Rank 2 does nothing. */
+static struct process_use
+find_use (pid_t pid)
 {
     if (pid == 2)
-        return snprintf (text, size, "1 1 1\n");
+        return (struct process_use) { .cpu_ns = 1, .delayed_ns = 1 };
     int64_t until_ms = world.now_ms < world.work_until_ms ? world.now_ms : world.work_until_ms;
     int64_t again_ms = world.again_ms ? world.now_ms - world.begin_ms - world.again_ms : 0;
     again_ms = again_ms < 0 ? 0 : again_ms < WORK_AGAIN_MS ? again_ms : WORK_AGAIN_MS;
-    int64_t work_ns = (until_ms - world.begin_ms + again_ms) * 1000000 / 2 + 1;
-    return snprintf (text, size, "%lld %lld 7\n", (long long) work_ns, (long long) work_ns);
+    uint64_t work_ns = (uint64_t) (until_ms - world.begin_ms + again_ms) * 1000000 / 2 + 1;
+    return (struct process_use) { .cpu_ns = work_ns, .delayed_ns = work_ns };
+}
+
+/* /proc/PID/io */
+static ssize_t
+read_file (char *text, size_t size)
+{
+    long long bytes = world.bytes_s * world.now_ms / 1000 + 1;
+    return snprintf (text, size, "rchar: %lld\nwchar: %lld\nsyscr: 3\n", bytes / 4, bytes - bytes / 4);
+}
+
+static bool
+read_state (struct procfs_stat *stat)
+{
+    *stat = (struct procfs_stat){ .state = world.state };
+    return true;
 }
 
 #define clock_ms() (world.now_ms)
-#define procfs_read(pid, name, text, size) read_work (pid, text, size)
+#define process_find_use(pid) find_use (pid)
+#define procfs_read(pid, name, text, size) read_file (text, size)
+#define procfs_read_stat(pid, stat) read_state (stat)
 #define stacks_take(stacks, wait_ms) (void) (world.now_ms += wait_ms)
 #define stacks_start(stacks, names) start_names (names)
 #define stacks_read(names) (world.now_ms >= world.named_ms)
@@ -67,7 +91,8 @@ read_work (pid_t pid, char *text, size_t size)
 #include "launch/job/stall.c"
 
 enum { RANKS = 3 };
-static struct plan plan = { .world_size = RANKS, .stall_s = 1 };
+static char host_name[] = "this one";
+static struct plan plan = { .world_size = RANKS, .stall_s = 1, .host = host_name };
 static struct plan_process processes[RANKS] = { { .rank = 0 }, { .rank = 1 }, { .rank = 2 } };
 static struct job_rank ranks[RANKS] = { { .process = &processes[0], .pid = 1 },
                                         { .process = &processes[1], .pid = 1 },
@@ -109,9 +134,14 @@ run (int64_t ms, int64_t names_ms, struct strbuf *said)
     }
     stall_end (&stall);
     for (const char *at = all.text; at && *at; at += strcspn (at, "\n") + 1) {
-        static const char note[] = "accelerate: note: rank 1 has been computing without a call of libaccel for 1";
-        const char *next = strstr (at, "comes in ");
-        if (!strncmp (at, note, sizeof note - 1))
+        static const char note[] = "accelerate: note: rank 1 has been ", tail[] = " without a call of libaccel for 1";
+        static const char host[] = "accelerate: note: all ranks on this one are waiting for ranks on other hosts, ";
+        const char *next = strstr (at, "comes in "), *end = strstr (at, tail);
+        bool is_note = !strncmp (at, note, sizeof note - 1) && end;
+        bool is_host = !strncmp (at, host, sizeof host - 1);
+        if (is_note && strncmp (at + sizeof note - 1, "computing", strlen ("computing")) != 0)
+            strbuf_printf (said, "%.*s,", (int) (end - at) - (int) (sizeof note - 1), at + sizeof note - 1);
+        else if (is_note || is_host)
             strbuf_add (said, "note,");
         else if (next && next < at + strcspn (at, "\n"))
             strbuf_printf (said, "%.*s,", (int) strcspn (next + 9, " "), next + 9);
@@ -127,7 +157,7 @@ test_computing (void)
         bool is_blocked; /* rank 2 does not come, either */
     } rows[] = {
         { "a rank that computes gets a note, and ten times as long", "note,", 9800, 100000, 0, 0, false },
-        { "then there are warnings", "note,1,2,", 11500, 100000, 0, 0, false },
+        { "then another one has stacks", "note,note,10,", 11500, 100000, 0, 0, false },
         { "after a call it has as long again, and another note", "note,note,", 14000, 100000, 5000, 0, false },
         { "one that stops to compute gets a warning soon", "note,1,", 5800, 5000, 0, 0, false },
         { "one that has stopped before gets it at once", "1,2,", 2600, 300, 0, 0, false },
@@ -140,6 +170,65 @@ test_computing (void)
         world.call_ms = rows[i].call_ms;
         world.again_ms = rows[i].again_ms;
         atomic_store (&jobseg_slot (&job.segment, 2)->ledger_count, rows[i].is_blocked ? 0 : 1);
+        run (rows[i].run_ms, 0, &said);
+        is_text (said.text, rows[i].said, rows[i].what);
+    }
+}
+
+/* All ranks of this host are waiting: for each other, or for those of another host. */
+static void
+test_hosts (void)
+{
+    static const struct {
+        const char *what, *said;
+        int64_t run_ms;
+        int hosts;
+    } rows[] = {
+        { "ranks that wait for each other get warnings", "1,2,", 2600, 1 },
+        { "those of a host that may wait for another one get a note", "note,", 9800, 2 },
+        { "and one with stacks after ten times as long", "note,note,10,", 11500, 2 },
+    };
+    struct jobseg_slot *slot = jobseg_slot (&job.segment, 1);
+    atomic_store (&jobseg_slot (&job.segment, 2)->ledger_count, 1);
+    slot->ledger[0] = (struct jobseg_record){ .sequence = 1, .number = 1 };
+    atomic_store (&slot->heartbeat_ns, jobseg_now_ns () + UINT64_C (3600000000000));
+    atomic_store (&slot->ledger_count, 1);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        AUTO_STRBUF struct strbuf said = { 0 };
+        plan.world_size = RANKS * rows[i].hosts;
+        run (rows[i].run_ms, 0, &said);
+        is_text (said.text, rows[i].said, rows[i].what);
+    }
+    plan.world_size = RANKS;
+    atomic_store (&slot->ledger_count, 0);
+}
+
+/* Rank 1 does not compute. */
+static void
+test_waiting (void)
+{
+    static const struct {
+        const char *what, *said;
+        int64_t run_ms, call_ms, bytes_s;
+        char state;
+        bool is_on_gpu;
+    } rows[] = {
+        { "one that waits for a disk gets a note", "busy with files,", 9800, 0, 0, 'D', false },
+        { "one that reads files, too", "busy with files,", 9800, 0, 67000, 'S', false },
+        { "but not one that reads very little", "1,2,", 2600, 0, 64000, 'S', false },
+        { "one that waits for a GPU gets a note, and ten times as long", "waiting for a GPU,", 9800, 0, 0, 'S', true },
+        { "then another one has stacks", "waiting for a GPU,waiting for a GPU,10,", 11500, 0, 0, 'S', true },
+        { "after a call, it has as long again", "waiting for a GPU,waiting for a GPU,", 14000, 5000, 0, 'S', true },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        AUTO_STRBUF struct strbuf said = { 0 };
+        world.work_until_ms = world.now_ms;
+        world.call_ms = rows[i].call_ms;
+        world.again_ms = 0;
+        world.bytes_s = rows[i].bytes_s;
+        world.state = rows[i].state;
+        world.is_on_gpu = rows[i].is_on_gpu;
+        atomic_store (&jobseg_slot (&job.segment, 2)->ledger_count, 1);
         run (rows[i].run_ms, 0, &said);
         is_text (said.text, rows[i].said, rows[i].what);
     }
@@ -160,6 +249,8 @@ main (void)
     run (11000, 900, &slow);
     is_text (slow.text, "1,2,4,8,", "also if it takes long to find the names: that is no gap in which we were stopped");
     test_computing ();
+    test_waiting ();
+    test_hosts ();
     jobseg_detach (&job.segment);
     return done_testing ();
 }

@@ -206,11 +206,13 @@ test_choice (void)
                                 { .id = "12cd", .holder = 21, .launcher = 20, .program = "two" },
                                 { .id = "job.29500", .holder = 31, .program = "three" } };
     struct watch_jobs jobs = { .jobs = rows, .count = 3 }, one = { .jobs = rows, .count = 1 }, none = { 0 };
+    struct watch_jobs two = { .jobs = rows, .count = 2 };
     struct fail fail = { 0 };
     ok (watch_jobs_choose (&one, NULL, &fail) == rows, "the only one");
     ok (watch_jobs_choose (&jobs, "12c", &fail) == &rows[1], "the beginning of an id");
     ok (watch_jobs_choose (&jobs, "20", &fail) == &rows[1], "a launcher's process");
     ok (watch_jobs_choose (&jobs, "31", &fail) == &rows[2], "a rank's, where there is no launcher");
+    ok (!watch_jobs_choose (&two, "job", &fail) && !watch_jobs_choose (&two, "31", &fail), "none beyond the end");
     ok (!watch_jobs_choose (&jobs, NULL, &fail) && strstr (fail.text, "several jobs")
         && strstr (fail.text, "12cd (two)"), "%s", fail.text);
     ok (!watch_jobs_choose (&jobs, "12", &fail) && strstr (fail.text, "beginning of several"), "%s", fail.text);

@@ -37,7 +37,7 @@ call (const struct watch_job *job, int i, uint64_t comm, uint32_t number, enum j
     uint64_t sequence = atomic_load (&slot->ledger_count) + 1;
     slot->ledger[(sequence - 1) % JOBSEG_LEDGER] = (struct jobseg_record){
         .sequence = sequence, .comm = comm, .number = number, .call = (uint8_t) what, .root = (int16_t) root,
-        .done = done, .file = JOBSEG_FILES,
+        .generation = atomic_load (&slot->generation), .done = done, .file = JOBSEG_FILES,
     };
     atomic_store (&slot->ledger_count, sequence);
 }
@@ -83,6 +83,13 @@ test_awaited (void)
     call (&job, 1, 0, 3, JOBSEG_CALL_ALL_REDUCE, -1, true);
     call (&job, 0, 0, 1, JOBSEG_CALL_SEND, 0, false);
     check (&job, "----", (int[]){ AWAITS_OTHER_HOSTS, NO, NO, NO }, "a partner on another host");
+    for (int i = 0; i < RANKS; i++)
+        call (&job, i, 0, 100, JOBSEG_CALL_ALL_REDUCE, -1, true);
+    for (int i = 0; i < RANKS; i++)
+        atomic_fetch_add (&jobseg_slot (&job.segment, i)->generation, 1);
+    for (int i = 0; i < 3; i++)
+        call (&job, i, 0, 1, JOBSEG_CALL_ALL_REDUCE, -1, false);
+    check (&job, "---a", (int[]){ FIRST + 3, FIRST + 3, FIRST + 3, NO }, "a call before the restart is not this one");
     jobseg_detach (&job.segment);
 }
 

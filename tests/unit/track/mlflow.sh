@@ -70,12 +70,26 @@ test_expect_success 'a token, or a name with a password; neither is shown' '
     grep -x "Authorization: Basic bWU6U0VDUkVU." requests/1 && ! grep -r "SECRET\|bWU6" err denied && grep "answered 401" err'
 test_expect_success 'without a server, a run ends well, with a warning, and keeps what it could not send' '
     MLFLOW_TRACKING_URI=http://127.0.0.1:1 "$run" mlflow away 2 2>err && cat err &&
-    test "$(grep -c "what is logged is kept in" err)" = 1 && grep "the next run in this folder sends it" err &&
+    test "$(wc -l <err)" = 4 && grep "what is logged is kept in .* sent later, by this run or by the next one in its folder" err &&
     test "$(ls away/project/mlflow-*.unsent | wc -l)" = 1'
 test_expect_success 'the next run sends it, after its own' '
     rules "$get" "$create" "$batch" "$update" && "$run" mlflow away 3 2>err && cat err && requests_are 8 &&
     for n in 4 5 6 7; do asked $n; test $n = 4 || echo; done | no_times >got && diff expected got &&
     test -z "$(ls away/project)"'
+test_expect_success 'a server that accepts connections, but does not answer: one request, one warning, and the end is kept, too' '
+    rules "* delay=600000" && "$run" mlflow silent 2 2>err && cat err && requests_are 1 && test "$(grep -c "WARNING" err)" = 4 &&
+    test "$(grep -vc "takes numbers only" err)" = 1 && grep "what is logged is kept in" err && grep "^e[0-9]*$" silent/project/mlflow-*.unsent &&
+    test "$(grep -c "train/loss" silent/project/mlflow-*.unsent)" = 2 &&
+    rules "$get" "$create" "$batch" "$update" && "$run" mlflow silent 3 2>err && cat err && requests_are 8 &&
+    for n in 4 5 6 7; do asked $n; test $n = 4 || echo; done | no_times >got && diff expected got && test -z "$(ls silent/project)"'
+test_expect_success 'a server that falls silent at the end' '
+    rules "$get" "$create" "$batch" "* delay=600000" && "$run" mlflow late 2 2>err && cat err && requests_are 4 &&
+    grep "is what was not sent; the next run in this folder sends it" err && ! grep "lost" err && grep "^e[0-9]*$" late/project/mlflow-*.unsent &&
+    rules "$get" "$create" "$batch" "$update" && "$run" mlflow late 1 2>err && cat err && cat requests/* >all &&
+    ! grep FAILED all && test -z "$(ls late/project)" && test "$(grep -c FINISHED all)" = 2'
+test_expect_success 'a run that is killed while the server takes its first values is not created again' '
+    rules "$get" "$create" "* delay=600000" && { "$run" mlflow once 2 2>err & } && process=$! && wait_for test -s requests/3 &&
+    grep "^r.*\"run_id\":\"0f\"" once/project/mlflow-*.unsent && kill -KILL $process'
 test_expect_success 'of a run that was killed, the end is a failure' '
     mkdir -p killed/project && printf "%s\n" "r{\"start_time\":5,\"experiment\":\"e\",\"run_name\":\"n\",\"run_id\":\"cd\",\"tags\":[]}" \
         "m{\"key\":\"k\",\"value\":1,\"timestamp\":6,\"step\":7}" >killed/project/mlflow-5-1.unsent &&

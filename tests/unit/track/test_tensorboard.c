@@ -10,7 +10,7 @@
 #include <dirent.h>
 #include <math.h>
 
-enum { GOLDENS = 7, HEAD = 12, CRC = 4, MOST = 1 << 16 };
+enum { GOLDENS = 8, FIRST_PARAMETER = 4, IMAGE_FILE = 7, HEAD = 12, CRC = 4, MOST = 1 << 16 };
 
 static unsigned char golden[GOLDENS][MOST];
 static size_t golden_bytes[GOLDENS];
@@ -116,6 +116,27 @@ test_continued (void)
         "a run that continues has one such record, with its step");
 }
 
+/* Width and height are read from the file, which is kept as it is. */
+static void
+test_image_file (void)
+{
+    static const unsigned char file[] = {
+        0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0x00, 0x00, 0x00, 0x0d, 0x49, 0x48, 0x44, 0x52, 0x00, 0x00,
+        0x00, 0x05, 0x00, 0x00, 0x00, 0x03, 0x08, 0x02, 0x00, 0x00, 0x00, 0xd4, 0x54, 0x52, 0xaf, 0x00, 0x00, 0x00,
+        0x18, 0x49, 0x44, 0x41, 0x54, 0x78, 0x9c, 0x63, 0x64, 0x60, 0xf8, 0x6f, 0xc4, 0x70, 0x03, 0x8e, 0x58, 0x18,
+        0xa2, 0x18, 0x90, 0x01, 0x3a, 0x1f, 0x00, 0xda, 0xd7, 0x05, 0xe5, 0xfb, 0x3f, 0x8c, 0x43, 0x00, 0x00, 0x00,
+        0x00, 0x49, 0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82,
+    };
+    static char bytes[MOST];
+    struct accel_value value = { .key = "file", .kind = ACCEL_IMAGE, .data = file, .count = sizeof file };
+    struct accel_tracker_calls calls = start ("files");
+    must (calls.log (calls.user, &value, 1, 9, 1764345605, &err));
+    must (calls.flush (calls.user, &err));
+    calls.finish (calls.user);
+    size_t length = read_events ("files", bytes, sizeof bytes), size = golden_bytes[IMAGE_FILE];
+    ok (length > size && !memcmp (bytes + length - size, golden[IMAGE_FILE], size), "a file in PNG");
+}
+
 static void
 test_config (void)
 {
@@ -130,9 +151,9 @@ test_config (void)
     must (calls.flush (calls.user, &err));
     calls.finish (calls.user);
     size_t length = read_events ("config", bytes, sizeof bytes);
-    for (int i = 4; i < GOLDENS; i++)
+    for (int i = FIRST_PARAMETER; i < IMAGE_FILE; i++)
         ok (memmem (bytes, length, golden[i], golden_bytes[i]) != NULL, "hyper-parameter %d of the page HParams",
-            i - 4);
+            i - FIRST_PARAMETER);
     char path[SCRATCH_SIZE + 600];
     snprintf (path, sizeof path, "%s/config", scratch_folder ());
     DIR *dir = opendir (path);
@@ -152,6 +173,7 @@ main (void)
     test_checksum ();
     test_records ();
     test_continued ();
+    test_image_file ();
     test_config ();
     return done_testing ();
 }

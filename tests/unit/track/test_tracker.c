@@ -17,8 +17,9 @@ struct seen {
     char text[1 << 16];
     atomic_int failures; /* so many calls of log fail from now on */
     atomic_int tries;
-    atomic_int flush_failures;
+    atomic_int flush_failures, flushes;
     atomic_bool holds;   /* log does not return before this is false */
+    atomic_bool holds_end; /* nor does finish, nor hold_flush */
     atomic_bool is_finished;
     pthread_t thread;
 };
@@ -106,9 +107,23 @@ flush (void *user, struct accel_error *why)
     return ACCEL_ERR_SYSTEM;
 }
 
+/* While the program logs more. */
+static enum accel_status
+hold_flush (void *user, struct accel_error *why)
+{
+    struct seen *seen = user;
+    (void) why;
+    atomic_fetch_add (&seen->flushes, 1);
+    while (atomic_load (&seen->holds_end))
+        sleep_ms (1);
+    return ACCEL_OK;
+}
+
 static void
 finish (void *user)
 {
+    while (atomic_load (&((struct seen *) user)->holds_end))
+        sleep_ms (1);
     atomic_store (&((struct seen *) user)->is_finished, true);
 }
 
@@ -229,6 +244,15 @@ test_flush (void)
 }
 
 static void
+log_text (struct accel *acc, int64_t step)
+{
+    char text[1001];
+    memset (text, 'x', 1000);
+    text[1000] = '\0';
+    must (accel_log (acc, &(struct accel_value){ .key = "text", .kind = ACCEL_TEXT, .text = text }, 1, step, &err));
+}
+
+static void
 test_memory (void)
 {
     static struct seen bad, good;
@@ -237,10 +261,7 @@ test_memory (void)
     bad.failures = 1 << 30;
     struct accel *acc = open_with (calls, 2, &(struct accel_tracker_options){ .queue_bytes = 20000 });
     for (int i = 0; i < 40; i++) {
-        char text[1001];
-        memset (text, 'x', 1000);
-        text[1000] = '\0';
-        must (accel_log (acc, &(struct accel_value){ .key = "text", .kind = ACCEL_TEXT, .text = text }, 1, i, &err));
+        log_text (acc, i);
         WAIT_UNTIL (atomic_load (&good.tries) > i);
     }
     accel_close (acc);
@@ -250,6 +271,26 @@ test_memory (void)
     ok (count_of (said, "tracker bad: there is no memory to keep more of what is logged: the server is away") == 1,
         "no memory is one warning");
     ok (strstr (said, "tracker bad: lost the values of 40 calls: the server is away"), "and what was lost is counted");
+}
+
+/* More than half of the memory, all of which is for trackers that work. */
+static void
+test_slow_flush (void)
+{
+    static struct seen slow;
+    struct accel_tracker_calls calls = calls_for ("slow", &slow);
+    keep_errors ();
+    calls.flush = hold_flush;
+    atomic_store (&slow.holds_end, true);
+    struct accel *acc = open_with (&calls, 1, &(struct accel_tracker_options){ .queue_bytes = 20000 });
+    log_text (acc, 0);
+    WAIT_UNTIL (atomic_load (&slow.flushes));
+    for (int i = 1; i < 13; i++)
+        log_text (acc, i);
+    atomic_store (&slow.holds_end, false);
+    accel_close (acc);
+    ok (count_of (slow.text, "text=") == 13 && !*content ("errors"),
+        "a tracker that takes its time loses nothing: %zu of 13", count_of (slow.text, "text="));
 }
 
 static void
@@ -291,6 +332,25 @@ test_deadline (void)
 }
 
 static void
+test_deadline_of_end (void)
+{
+    static struct seen stuck;
+    struct accel_tracker_calls calls = calls_for ("stuck", &stuck);
+    keep_errors ();
+    atomic_store (&stuck.holds_end, true);
+    struct accel *acc = open_with (&calls, 1, &(struct accel_tracker_options){ .finish_timeout_ms = 2000 });
+    must (accel_log_number (acc, "number", 1, 1, &err));
+    WAIT_UNTIL (atomic_load (&stuck.tries));
+    accel_close (acc);
+    const char *said = content ("errors");
+    ok (strstr (said, "trackers have written all that was logged, but have not finished in 2000 ms")
+            && !strstr (said, "lost"), "a tracker that hangs at its end has lost nothing: %s", said);
+    atomic_store (&stuck.holds_end, false);
+    WAIT_UNTIL (atomic_load (&stuck.is_finished));
+    sleep_ms (50); /* its thread frees what it has */
+}
+
+static void
 test_refusals (void)
 {
     static struct seen seen;
@@ -304,6 +364,10 @@ test_refusals (void)
     must (accel_open (&acc, &(struct accel_options){ .log_with = "csv" }, &err));
     ok (accel_init_trackers (acc, "p", NULL, 0, NULL, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "tracker 'csv' needs a logging_dir"), "no folder: %s", err.text);
+    ok (accel_init_trackers (acc, "", NULL, 0, NULL, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "accel_init_trackers: project_name"), "no name: %s", err.text);
+    ok (accel_init_trackers (NULL, "p", NULL, 0, NULL, &err) == ACCEL_ERR_INVALID
+            && strstr (err.text, "accel_init_trackers: acc"), "no job: %s", err.text);
     accel_close (acc);
     acc = open_tracked (NULL);
     const struct {
@@ -494,7 +558,9 @@ main (void)
     test_failures ();
     test_flush ();
     test_memory ();
+    test_slow_flush ();
     test_full ();
     test_deadline ();
+    test_deadline_of_end ();
     return done_testing ();
 }

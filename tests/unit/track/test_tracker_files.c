@@ -14,13 +14,17 @@ ssize_t __real_write (int fd, const void *bytes, size_t length);
 ssize_t __wrap_write (int fd, const void *bytes, size_t length);
 
 static atomic_long room = -1; /* bytes that the disk of the scratch folder still has; -1: enough */
-static atomic_int full_writes;
+static atomic_int full_writes, interruptions;
 
 /* A write for which there is not enough room is cut, the next one fails, as on a real disk. */
 ssize_t
 __wrap_write (int fd, const void *bytes, size_t length)
 {
     long left = atomic_load (&room);
+    if (fd != STDERR_FILENO && atomic_load (&interruptions)) {
+        atomic_fetch_sub (&interruptions, 1);
+        return errno = EINTR, -1;
+    }
     if (fd == STDERR_FILENO || left < 0)
         return __real_write (fd, bytes, length);
     if (!left) {
@@ -31,6 +35,15 @@ __wrap_write (int fd, const void *bytes, size_t length)
     if (written > 0)
         atomic_fetch_sub (&room, written);
     return written;
+}
+
+int __real_mkdir (const char *path, mode_t mode);
+int __wrap_mkdir (const char *path, mode_t mode);
+
+int
+__wrap_mkdir (const char *path, mode_t mode)
+{
+    return atomic_load (&room) ? __real_mkdir (path, mode) : (errno = ENOSPC, -1);
 }
 
 static struct accel *
@@ -193,6 +206,47 @@ test_full_disk (void)
         "one warning: %.200s", said);
 }
 
+static void
+test_interrupted (void)
+{
+    keep_errors ();
+    struct accel *acc = start_run ("jsonl", "signals");
+    atomic_store (&interruptions, 3);
+    must (accel_log_number (acc, "a", 1, 1, &err));
+    accel_close (acc);
+    is_text (without_times (content ("signals/metrics.jsonl"), "\"time\":", ','),
+             "{\"step\":1,\"time\":T,\"values\":{\"a\":1}}\n", "a signal costs nothing");
+    is_text (content ("errors"), "", "nor a warning");
+}
+
+/* No folder can be made, or no header be written. */
+static void
+test_full_from_the_start (void)
+{
+    static const char *const projects[] = { "none/made", "killed" };
+    for (int i = 0; i < 2; i++) {
+        char name[40], path[SCRATCH_SIZE + 40];
+        keep_errors ();
+        atomic_store (&room, 0);
+        atomic_store (&full_writes, 0);
+        struct accel *acc = start_run ("csv, tensorboard", projects[i]);
+        must (accel_log_number (acc, "a", 1, 1, &err));
+        WAIT_UNTIL (count_of (content ("errors"), "\n") == 2);
+        must (accel_log_number (acc, "b", 2, 2, &err));
+        atomic_store (&room, -1);
+        accel_close (acc);
+        snprintf (name, sizeof name, "%s/metrics.csv", projects[i]);
+        const char *rows = content (name);
+        ok (count_of (rows, "\n") == 3 && !strncmp (rows, "step,time,key,value\n1,", 22) && strstr (rows, ",b,2\n"),
+            "a disk that is full from the start (%s): the file is made when it has room", projects[i]);
+        const char *said = content ("errors");
+        ok (count_of (said, "\n") == 2 && count_of (said, "No space left on device; what is logged is kept") == 2,
+            "one warning of each tracker: %.300s", said);
+        snprintf (path, sizeof path, "%s/%s", scratch_folder (), projects[i]);
+        ok (!access (path, F_OK), "the folder is there");
+    }
+}
+
 int
 main (void)
 {
@@ -200,5 +254,7 @@ main (void)
     test_continued ();
     test_killed ();
     test_full_disk ();
+    test_interrupted ();
+    test_full_from_the_start ();
     return done_testing ();
 }

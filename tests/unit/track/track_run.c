@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A run that logs all kinds of values, for readers of other programs: track_run LOG_WITH FOLDER [STEPS [FROM]] */
+/* A run that logs all kinds of values, for readers of other programs: track_run LOG_WITH FOLDER [STEPS [FROM]]
+ * Trackers have a minute to finish, for machines that are busy. */
 #include <accel/accel.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,8 @@ main (int argc, char **argv)
     int steps = argc > 3 ? atoi (argv[3]) : 10, from = argc > 4 ? atoi (argv[4]) : 0;
     accel_check (accel_open (&acc, &options, &err), &err);
     accel_check (accel_set_project_configuration (acc, &project, &err), &err);
-    accel_check (accel_init_trackers (acc, "project", config, 2, NULL, &err), &err);
+    accel_check (accel_init_trackers (acc, "project", config, 2,
+                                      &(struct accel_tracker_options){ .finish_timeout_ms = 60000 }, &err), &err);
     for (int step = from; step < from + steps; step++)
         log_step (acc, step);
     accel_check (accel_end_training (acc, &err), &err);

@@ -7,9 +7,15 @@
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 #include "tests/unit/train/resident.h"
+#include "util/memory.h"
 
 #include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 enum { LAYERS = 3, ROWS = 30000, PATIENCE_MS = 60000 };
 
@@ -166,7 +172,26 @@ has_small_pages (const void *memory)
     return found;
 }
 
-/* What is gathered again and again is in huge pages, and what this process keeps, in small ones. */
+static void
+look_at_chunks (struct accel *acc, const char *what, const DLTensor *tensor)
+{
+    const float *quarter = (const float *) tensor->data + tensor->shape[0] / 4, *other = quarter + tensor->shape[0] / 2;
+    bool is_first = accel_process_index (acc) == 0;
+    right (!has_small_pages (is_first ? other : quarter), "others' chunks of a %s are in small pages", what);
+    right (has_small_pages (is_first ? quarter : other), "this process's chunk of a %s may be in huge pages", what);
+}
+
+static enum accel_status
+fill_large (void *user, float scale, struct accel_error *error)
+{
+    const DLTensor *grad = user;
+    (void) error;
+    for (int64_t i = 0; i < grad->shape[0]; i++)
+        ((float *) grad->data)[i] = scale;
+    return ACCEL_OK;
+}
+
+/* What is gathered or written again and again is in huge pages, and what this process keeps, in small ones. */
 static void
 look_at_pages (struct accel *acc)
 {
@@ -178,14 +203,52 @@ look_at_pages (struct accel *acc)
     struct accel_model *model;
     rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
     rank_must (accel_model_set_sharding (model, &sharding, &err), &err);
-    bool has_huge_ones = !has_small_pages (data.data);
     rank_must (accel_prepare (acc, &err, model), &err);
-    const float *quarter = (const float *) data.data + shape[0] / 4, *other = quarter + shape[0] / 2;
-    bool is_first = accel_process_index (acc) == 0;
-    right (!has_huge_ones || !has_small_pages (is_first ? other : quarter), "others' chunks are in small pages");
-    right (access ("/sys/kernel/mm/transparent_hugepage", F_OK) || has_small_pages (is_first ? quarter : other),
-           "this process's chunk may be in huge pages");
+    if (!access ("/sys/kernel/mm/transparent_hugepage", F_OK)) {
+        look_at_chunks (acc, "parameter", &data);
+        look_at_chunks (acc, "gradient", &grad);
+    }
+    rank_must (accel_backward (acc, model, 0, fill_large, &grad, &err), &err);
+    size_t bytes = (size_t) shape[0] * sizeof (float), has = resident (grad.data, bytes);
+    right (has <= bytes / 2 + PAGE, "after a pass, a gradient has %zu of %zu bytes", has, bytes);
+    for (int64_t i = 0; i < shape[0]; i++)
+        if (!right (((float *) grad.data)[i] == (float) (i / (shape[0] / 2) == accel_process_index (acc)),
+                    "element %lld of an average is %g", (long long) i, (double) ((float *) grad.data)[i]))
+            break;
     accel_model_destroy (model);
+}
+
+/* Pages of the next gradient are there before it is written, if the system can do that. */
+static enum accel_status
+write_expected (void *user, float scale, struct accel_error *error)
+{
+    const struct net *net = user;
+    size_t least = ROWS / 2 * sizeof (float);
+    enum accel_status status = ACCEL_OK;
+    for (int i = LAYERS; i-- > 0 && !status;) {
+        size_t has = resident (net->grad[i].data, ROWS * sizeof (float));
+        right (i == LAYERS - 1 || has >= least, "before it is written, gradient %d has %zu bytes", i, has);
+        for (int j = 0; j < ROWS; j++)
+            ((float *) net->grad[i].data)[j] += scale;
+        status = accel_grad_ready (net->model, (size_t) i, error);
+    }
+    return status;
+}
+
+static void
+expect_gradients (struct accel *acc)
+{
+    struct net net;
+    void *page = memory_create_sparse (PAGE);
+    bool can_populate = page && !madvise (page, PAGE, MADV_POPULATE_WRITE);
+    free (page);
+    make (&net, acc, ACCEL_SHARDING_SHARD_GRAD_OP, &(struct accel_ddp_options){ .bucket_cap_mb = 1e-9 });
+    for (int step = 0; step < 2 && can_populate; step++) {
+        rank_must (accel_backward (acc, net.model, 0, write_expected, &net, &err), &err);
+        rank_must (accel_optimizer_step (net.optimizer, &err), &err);
+        rank_must (accel_optimizer_zero_grad (net.optimizer, &err), &err);
+    }
+    end (&net);
 }
 
 /* ---- custom optimizers ---- */
@@ -333,7 +396,8 @@ main (void)
     ranks_options = &(struct accel_options){ .timeout_ms = 20000 };
     as_ranks (3, "ranks use other parameters, on one CPU", use_others);
     ranks_options = NULL;
-    as_ranks (2, "pages of parameters that are divided", look_at_pages);
+    as_ranks (2, "pages of parameters and gradients that are divided", look_at_pages);
+    as_ranks (3, "pages of gradients that come next", expect_gradients);
     as_ranks (2, "states of a custom optimizer", keep_custom);
     as_ranks (2, "initializers of a sharded model", refuse_initialize);
     as_ranks (4, "passes that add to large float16 averages", add_to_large);

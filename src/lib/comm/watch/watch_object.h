@@ -9,6 +9,7 @@
 #include "lib/engines/engine.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 /** What the ranks of this host show of themselves.  Ranks are those of the world, which is on one host.  Any thread. */
@@ -46,7 +47,7 @@ struct watch {
     int rank;
     int size;
     int *members;                  /* [size], ranks in the world; NULL: this is the world */
-    uint32_t timeout_ms;
+    atomic_uint timeout_ms;
     uint32_t generation;
     struct bootstrap *bootstrap;   /* for exchanges while opening; NULL: none */
     struct {

@@ -271,13 +271,15 @@ reduce_scatter_staged (struct shm *shm, const struct accel_engine_call *call, si
     for (size_t done = 0; done < call->count; done += columns, shm->pieces++) {
         size_t part = call->count - done < columns ? call->count - done : columns;
         for (int r = 0; r < shm->size; r++)
-            memory_copy (shm_piece_of (shm, shm->rank) + (size_t) r * columns * unit,
-                    (const char *) call->send + (size_t) r * row + done * unit, part * unit);
+            if (r != shm->rank)
+                memory_copy (shm_piece_of (shm, shm->rank) + (size_t) r * columns * unit,
+                             (const char *) call->send + (size_t) r * row + done * unit, part * unit);
         enum accel_status status = shm_sync (shm, call, err);
         if (status)
             return status;
         for (int rank = 0; rank < shm->size; rank++)
             shm->sources[rank] = shm_piece_of (shm, rank) + (size_t) shm->rank * columns * unit;
+        shm->sources[shm->rank] = (const char *) call->send + (size_t) shm->rank * row + done * unit;
         void *target = (char *) call->recv + done * unit;
         reduce_run (&reduction, shm->sources, &target, part);
     }

@@ -99,6 +99,13 @@ shm_give_up (void *transport, const char *reason)
     shm_wake_all (transport, true);
 }
 
+static void
+shm_set_timeout (void *transport, uint32_t timeout_ms)
+{
+    struct shm *shm = transport;
+    shm->timeout_ms = timeout_ms;
+}
+
 const struct accel_engine engine_shm = {
     .abi = ACCEL_ENGINE_ABI,
     .size = sizeof (struct accel_engine),
@@ -116,4 +123,5 @@ const struct accel_engine engine_shm = {
     .join_group = shm_join_group,
     .run = shm_run,
     .awaits = shm_awaits,
+    .set_timeout = shm_set_timeout,
 };

@@ -96,7 +96,7 @@ struct shm {
     int local_rank;        /* in the world */
     uint32_t step;
     uint32_t generation;
-    uint32_t timeout_ms;
+    atomic_uint timeout_ms;
     size_t led_groups;     /* groups that meet in this rank's arena, each in an allocation there */
     bool small_pieces;     /* what this rank would choose */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */

@@ -5,7 +5,7 @@
 #include "lib/base/error.h"
 #include "lib/kernels/dtypes.h"
 #include "lib/train/optimizer/optimizer_live.h"
-#include "lib/train/stretches.h"
+#include "lib/train/packed.h"
 
 enum accel_status
 model_lists_create (struct accel_model *model, struct accel_error *err)
@@ -46,7 +46,7 @@ add_stretches (struct memory_list *list, const struct accel_model *model, size_t
     for (int s = 0; s < STRETCHES; s++)
         if (own[s].from < own[s].end)
             list->items[list->count++] = (struct memory_item){
-                .data = memory_at (model->parameters[index].grad->data, own[s].from, accel_dtype_bytes (dtype)),
+                .data = packed_gradient (model, index, own[s].from),
                 .count = own[s].end - own[s].from, .dtype = dtype
             };
 }
@@ -55,7 +55,7 @@ struct memory_list *
 model_gradients (struct accel_model *model)
 {
     struct memory_list *list = &model->lists[LIST_GRADIENTS];
-    bool is_divided = model->sharding.reduced; /* else each process has sums of its own */
+    bool is_divided = model->sharding.reduced || model->sharding.grads; /* else each process has sums of its own */
     list->count = 0;
     for (size_t i = 0; i < model->count; i++)
         if (model_is_trained (model, i) && is_divided) {

@@ -6,7 +6,9 @@
 
 #include "lib/base/error.h"
 #include "lib/kernels/dtypes.h"
-#include "lib/train/packed.h"
+#include "lib/train/packed_home.h"
+#include "lib/train/packed_parameters.h"
+#include "lib/train/staging.h"
 
 #include <accel/precision.h>
 
@@ -64,7 +66,7 @@ void
 masters_destroy (struct accel_model *model)
 {
     for (size_t i = 0; model->masters && i < model->count; i++)
-        model->memory->destroy (model->device, model->masters[i].tensor.data);
+        model_state_memory (model)->destroy (model_state_device (model), model->masters[i].tensor.data);
     model->memory->destroy (model->device, model->scales);
     free (model->masters);
     free (model->trained);
@@ -90,9 +92,18 @@ static void
 widen (const struct accel_model *model, size_t index, struct stretch stretch, float scale)
 {
     enum accel_dtype dtype = dtype_of (model, index);
-    const void *from = memory_at (model->parameters[index].data->data, stretch.from, accel_dtype_bytes (dtype));
+    const void *from = packed_element (model, index, stretch.from);
     float *to = memory_at (model->masters[index].tensor.data, packed_offset (model, index, stretch.from), sizeof *to);
-    if (stretch.from < stretch.end)
+    bool is_home = packed_is_home (model, index);
+    if (stretch.from == stretch.end)
+        return;
+    if (is_home && model->sharding.states_at_home)
+        memory_host.widen (model_state_device (model), to, from, dtype, stretch.end - stretch.from, scale);
+    else if (is_home)
+        packed_home_widen (model, to, from, dtype, stretch.end - stretch.from, scale);
+    else if (model->sharding.states_at_home)
+        staging_widen (model, to, from, dtype, stretch.end - stretch.from, scale);
+    else
         model->memory->widen (model->device, to, from, dtype, stretch.end - stretch.from, scale);
 }
 
@@ -102,6 +113,7 @@ accel_model_widen (struct accel_model *model)
     if (!model)
         return;
     read_scales (model);
+    packed_note_written (model);
     for (size_t i = 0; i < model->count; i++)
         if (has_master (model, i)) {
             const struct master *master = &model->masters[i];
@@ -121,10 +133,11 @@ masters_need (struct accel_model *model)
 }
 
 void *
-master_target (const struct accel_model *model, size_t index)
+master_target (const struct accel_model *model, size_t index, size_t element)
 {
-    return has_master (model, index) && !dtype_is_scaled (dtype_of (model, index)) ? model->parameters[index].data->data
-                                                                             : NULL;
+    return has_master (model, index) && !dtype_is_scaled (dtype_of (model, index))
+               ? packed_element (model, index, element)
+               : NULL;
 }
 
 void
@@ -153,7 +166,12 @@ accel_model_narrow (struct accel_model *model)
         return;
     }
     masters_need (model);
-    memory_list_narrow (model_narrowed (model, false), model->memory, model->device);
+    const struct memory_list *list = model_narrowed (model, false);
+    for (size_t i = 0; model->sharding.states_at_home && i < list->count; i++)
+        staging_narrow (model, list->items[i].narrow, list->items[i].narrow_dtype, list->items[i].data,
+                        list->items[i].count);
+    if (!model->sharding.states_at_home)
+        memory_list_narrow (model_narrowed (model, false), model->memory, model->device);
     masters_narrow_scaled (model);
 }
 

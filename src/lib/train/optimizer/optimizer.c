@@ -6,6 +6,7 @@
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
+#include "lib/comm/execute.h"
 #include "lib/comm/progress.h"
 #include "lib/data/active.h"
 #include "lib/kernels/arithmetic.h"
@@ -14,6 +15,7 @@
 #include "lib/train/accumulate.h"
 #include "lib/train/outliers.h"
 #include "lib/train/packed.h"
+#include "lib/train/packed_home.h"
 #include "lib/train/precision.h"
 #include "lib/train/sharding.h"
 #include "lib/train/sharding_gradients.h"
@@ -86,6 +88,7 @@ describe_state (struct accel_optimizer *optimizer, size_t parameter, size_t inde
     const struct accel_parameter *of = &optimizer->model->trained[parameter];
     struct optimizer_state *state = optimizer_state_at (optimizer, parameter, index);
     state->tensor = *of->data;
+    state->tensor.device = model_state_device (optimizer->model);
     if (optimizer->custom.shape) {
         struct accel_error cause = { 0 };
         int ndim = 0;
@@ -167,10 +170,12 @@ static void *
 allocate_states (const struct accel_optimizer *optimizer)
 {
     const struct accel_model *model = optimizer->model;
+    const struct memory *memory = model_state_memory (model);
+    DLDevice device = model_state_device (model);
     if (packed_is_on (model))
-        return model->memory->create (model->device, packed_state_bytes (optimizer), true);
-    return sharding_is_asked (model) ? model->memory->create_sparse (model->device, optimizer->state_bytes)
-                                     : model->memory->create (model->device, optimizer->state_bytes, true);
+        return memory->create (device, packed_state_bytes (optimizer), true);
+    return sharding_is_asked (model) ? memory->create_sparse (device, optimizer->state_bytes)
+                                     : memory->create (device, optimizer->state_bytes, true);
 }
 
 static void
@@ -216,7 +221,7 @@ make_states (struct accel_optimizer *optimizer, struct accel_error *err)
     optimizer->state_bytes = elements * sizeof (float);
     optimizer->state_memory = allocate_states (optimizer);
     if (!optimizer->state_memory)
-        return memory_fail (model->device, err, "cannot allocate memory for an optimizer's state");
+        return memory_fail (model_state_device (model), err, "cannot allocate memory for an optimizer's state");
     place_states (optimizer);
     for (size_t i = 0; i < model->count; i++)
         for (size_t j = 0; !status && j < optimizer->state_count; j++)
@@ -249,7 +254,7 @@ end_optimizer (struct object *object)
     free (optimizer->states);
     free (optimizer->state_tensors);
     memory_file_end (optimizer->state_file, false);
-    optimizer->model->memory->destroy (optimizer->model->device, optimizer->state_memory);
+    model_state_memory (optimizer->model)->destroy (model_state_device (optimizer->model), optimizer->state_memory);
     optimizer_live_drop (optimizer);
     optimizer_lists_destroy (optimizer);
     optimizer->state_count = 0;
@@ -305,8 +310,19 @@ run (struct accel_optimizer *optimizer)
         group->rule = optimizer->kind->begin (group);
         rule_begin (&group->numbers, &group->pace, optimizer->step);
     }
-    if (!optimizer_run_list (optimizer, NULL))
+    if (optimizer->model->sharding.states_at_home || !optimizer_run_list (optimizer, NULL))
         optimizer_run (optimizer);
+}
+
+/* If the host has waited for a step on a GPU, it knows whether sums of gradients were aborted meanwhile. */
+static enum accel_status
+check_sums (const struct accel_model *model, struct accel_error *err)
+{
+    struct comm_observer *observer;
+    bool has_waited = model->sharding.states_at_home || model->sharding.params_at_home;
+    return has_waited && model->object.owner
+               ? comm_check_broken (sharding_comm (model, model->object.owner), &observer, err)
+               : ACCEL_OK;
 }
 
 /* @param found  on the device: whether nothing is to be changed; NULL: the host knows that it is */
@@ -316,6 +332,10 @@ change_parameters (struct accel_optimizer *optimizer, const uint8_t *found, stru
     bool is_live;
     masters_need (optimizer->model);
     enum accel_status status = optimizer_live_begin (optimizer, &is_live, err);
+    if (status)
+        return status;
+    if (!optimizer->custom.step)
+        status = packed_home_lend (optimizer->model, err);
     if (status)
         return status;
     if (!is_live)
@@ -329,6 +349,9 @@ change_parameters (struct accel_optimizer *optimizer, const uint8_t *found, stru
         status = optimizer_live_step (optimizer, found, err);
     else
         run (optimizer);
+    packed_home_take_back (optimizer->model);
+    if (!status)
+        status = check_sums (optimizer->model, err);
     masters_narrow_scaled (optimizer->model);
     return status ? status : offload_check (optimizer, err);
 }
@@ -348,6 +371,10 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     enum accel_status status = memory_check (model->device, err); /* before anything changes */
     if (status)
         return comm_fail_in (site, status, err);
+    if (model->sharding.states_at_home && (permit.is_capturing || optimizer->custom.step))
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_optimizer_step: %s: the host takes part in a step of a "
+                           "model with offload_optimizer_device",
+                           permit.is_capturing ? "no CUDA graph can have it" : "a custom optimizer cannot change it");
     if (permit.is_capturing && sharding_is_on (model))
         return accel_fail (err, ACCEL_ERR_UNSUPPORTED, "accel_optimizer_step: the model is sharded%s: all processes "
                            "take part in a step, so no CUDA graph can have it", sharding_hint (model));
@@ -357,7 +384,7 @@ step (struct accel_optimizer *optimizer, const struct comm_site *site, struct ac
     precision_share (model, optimizer->stepped_by);
     status = precision_unscale (model, site, err);
     if (!status)
-        status = precision_found (model, optimizer->custom.step, &skip, &found, err);
+        status = precision_found (model, optimizer->custom.step || model->sharding.states_at_home, &skip, &found, err);
     skip = (!permit.is_capturing && outliers_skip (optimizer)) || skip;
     uint64_t before = optimizer->step;
     if (!status && !skip)

@@ -56,7 +56,8 @@ optimizer_gather_states (const struct accel_optimizer *optimizer, size_t index, 
     for (size_t i = 0, used = 0; i < optimizer->state_count; i++)
         if (tensors[i])
             data[used++] = memory_at (tensors[i]->data, at, sizeof (float));
-    return memory_at (model->trained[index].data->data, has_master ? at : from, sizeof (float));
+    return has_master ? memory_at (model->trained[index].data->data, at, sizeof (float))
+                      : packed_element (model, index, from);
 }
 
 /* What this process changes of a parameter: without sharding, all. */
@@ -66,7 +67,6 @@ add_items (struct memory_list *list, const struct accel_optimizer *optimizer, si
     const struct accel_model *model = optimizer->model;
     enum accel_dtype grad_dtype = model_grad_dtype (model, index);
     enum accel_dtype dtype = accel_dtype_from_dl (model->parameters[index].data->dtype);
-    void *narrow = master_target (model, index);
     struct stretch own[STRETCHES];
     sharding_stretches (model, index, own);
     for (int s = 0; s < STRETCHES; s++) {
@@ -77,14 +77,13 @@ add_items (struct memory_list *list, const struct accel_optimizer *optimizer, si
         *item = (struct memory_item){
             .dtype = ACCEL_FLOAT32,
             .count = own[s].end - from,
-            .grad = memory_at (model->parameters[index].grad->data, from, accel_dtype_bytes (grad_dtype)),
+            .grad = packed_gradient (model, index, from),
             .grad_dtype = grad_dtype,
             .group = (unsigned) group,
         };
-        if (narrow) {
-            item->narrow = memory_at (narrow, from, accel_dtype_bytes (dtype));
+        item->narrow = master_target (model, index, from);
+        if (item->narrow)
             item->narrow_dtype = dtype;
-        }
         item->data = optimizer_gather_states (optimizer, index, from, item->state);
     }
 }

@@ -32,7 +32,7 @@ optimizer_live_begin (struct accel_optimizer *optimizer, bool *is_live, struct a
 {
     const struct accel_model *model = optimizer->model;
     enum accel_status status = ACCEL_OK;
-    bool can_be = model->memory->live && !optimizer->custom.step;
+    bool can_be = model->memory->live && !optimizer->custom.step && !model->sharding.states_at_home;
     optimizer->live.may_skip = can_be && precision_is_live (model->object.owner);
     *is_live = can_be && (optimizer->is_capturable || optimizer->live.may_skip);
     if (!*is_live)

@@ -184,6 +184,15 @@ optimizer_group_at (const struct accel_optimizer *optimizer, size_t index)
     return group == NO_GROUP_YET || optimizer->groups[group].skip ? NULL : &optimizer->groups[group];
 }
 
+/** @return the master of parameter @p index, if this optimizer changes it and it has one: such are saved; or NULL. */
+static inline DLTensor *
+optimizer_master_at (const struct accel_optimizer *optimizer, size_t index)
+{
+    DLTensor *trained = optimizer->model->trained[index].data;
+    bool is_master = optimizer_group_at (optimizer, index) && trained != optimizer->model->parameters[index].data;
+    return is_master ? trained : NULL;
+}
+
 /** @return the learning rate of group @p group, to be changed. */
 static inline double *
 optimizer_lr_of (const struct accel_optimizer *optimizer, size_t group)

@@ -13,16 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The master of parameter @index, if this optimizer changes it and it has one; NULL otherwise. */
-static DLTensor *
-master_of (const struct accel_optimizer *optimizer, size_t index)
-{
-    const struct accel_model *model = optimizer->model;
-    if (!optimizer_group_at (optimizer, index) || model->trained[index].data == model->parameters[index].data)
-        return NULL;
-    return model->trained[index].data;
-}
-
 static void
 save_group (const struct optimizer_group *group, struct accel_state_dict *state)
 {
@@ -78,8 +68,8 @@ optimizer_save (const struct object *object, struct accel_state_dict *state)
             if (optimizer->state_tensors[i * optimizer->state_count + j])
                 save_tensor (optimizer, i, &optimizer_state_at (optimizer, i, j)->tensor, "state.",
                              optimizer->state_names[j], state);
-        if (model->widened && master_of (optimizer, i))
-            save_tensor (optimizer, i, master_of (optimizer, i), "", "master", state);
+        if (model->widened && optimizer_master_at (optimizer, i))
+            save_tensor (optimizer, i, optimizer_master_at (optimizer, i), "", "master", state);
     }
 }
 
@@ -114,6 +104,35 @@ load_group (const struct accel_optimizer *optimizer, struct optimizer_group *gro
     return status;
 }
 
+/* This process's elements of its part of a tensor that is cut. */
+static enum accel_status
+load_part (const struct accel_model *model, size_t index, const DLTensor *tensor, const char *prefix, const char *what,
+           const struct accel_state_dict *state, struct accel_error *err)
+{
+    const char *name = model->parameters[index].name;
+    size_t each = tensor_element_bytes (tensor), bytes = accel_tensor_count (tensor) * each;
+    const struct memory *memory = model_state_memory (model);
+    struct stretch own[STRETCHES];
+    struct whole whole = { 0 };
+    DLTensor part = *tensor;
+    part.data = memory->create (tensor->device, bytes, false);
+    if (!part.data)
+        return memory_fail (tensor->device, err, "cannot allocate %zu bytes for a part of '%.100s'", bytes, name);
+    enum accel_status status = whole_begin (&whole, model, index, &part, err);
+    if (!status)
+        status = state_dict_get_tensor (state, &whole.tensor, err, "%s%s.%s", prefix, what, name);
+    status = whole_end (&whole, status, err);
+    sharding_stretches (model, index, own);
+    for (int i = 0; i < STRETCHES && !status; i++) {
+        DLTensor placed = packed_tensor (model, index, tensor, own[i].from);
+        memory->copy (tensor->device, memory_at (placed.data, own[i].from, each),
+                      memory_at (part.data, own[i].from, each), (own[i].end - own[i].from) * each);
+    }
+    status = status ? status : memory_check (tensor->device, err); /* before the memory goes */
+    memory->destroy (tensor->device, part.data);
+    return status;
+}
+
 /* What this process has of it. */
 static enum accel_status
 load_tensor (const struct accel_optimizer *optimizer, size_t index, DLTensor *tensor, const char *prefix,
@@ -130,6 +149,8 @@ load_tensor (const struct accel_optimizer *optimizer, size_t index, DLTensor *te
             status = state_dict_get_tensor (state, &whole.tensor, err, "%s%s.%s", prefix, what, name);
         return whole_end (&whole, status, err);
     }
+    if (cut_has (model, index))
+        return load_part (model, index, tensor, prefix, what, state, err);
     sharding_stretches (model, index, own);
     for (int i = 0; i < STRETCHES && !status; i++) {
         DLTensor placed = packed_tensor (model, index, tensor, own[i].from);
@@ -143,7 +164,7 @@ static enum accel_status
 load_master (struct accel_optimizer *optimizer, size_t index, const struct accel_state_dict *state,
              struct accel_error *err)
 {
-    DLTensor *master = master_of (optimizer, index);
+    DLTensor *master = optimizer_master_at (optimizer, index);
     const char *name = optimizer->model->parameters[index].name;
     char known[512];
     if (!master)

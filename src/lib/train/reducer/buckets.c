@@ -7,7 +7,8 @@
 
 #include "lib/base/error.h"
 #include "lib/base/tensor.h"
-#include "lib/train/model_object.h"
+#include "lib/collectives/verify.h"
+#include "lib/train/stretches.h"
 #include "util/memory.h"
 
 #include <stdlib.h>
@@ -105,28 +106,55 @@ give_back (const struct accel_model *model, size_t index, void *at)
         model->memory->copy (model->device, at, model->kept[index], bytes);
 }
 
-/* Memory of bucket @p s that all ranks have mapped; what gradients hold already moves into it. */
+/* Gradients of bucket @p s move to @p memory with what they hold already, or nowhere if that is NULL.
+ * @return the bytes of all */
+static size_t
+move (struct accel_model *model, size_t s, char *memory)
+{
+    const struct span *span = &model->spans[s];
+    size_t at = 0;
+    for (size_t i = span->end; i-- > span->begin;) {
+        if (model->span_of[i] != (ptrdiff_t) s)
+            continue;
+        if (span->is_private && model_grad_bytes (model, i) >= MEMORY_HUGE_PAGE)
+            at = (at + MEMORY_HUGE_PAGE - 1) / MEMORY_HUGE_PAGE * MEMORY_HUGE_PAGE;
+        if (memory && span->is_private)
+            sharding_use_gradient_pages (model, i, memory + at);
+        if (memory && model->kept[i])
+            give_back (model, i, memory + at);
+        if (memory)
+            model->parameters[i].grad->data = memory + at;
+        at += span_room (span, model, i);
+    }
+    return at;
+}
+
+/* What pages are given back of with each bucket is private: shared memory has no huge pages, and two processes or more
+ * would fault for each of the small ones. */
+static enum accel_status
+allocate_private (struct accel_model *model, size_t s, struct accel_error *err)
+{
+    struct span *span = &model->spans[s];
+    span->is_private = true;
+    span->data = model->memory->create_sparse (model->device, move (model, s, NULL));
+    if (!span->data)
+        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu gradients", span->gradients);
+    move (model, s, span->data);
+    return ACCEL_OK;
+}
+
+/* Memory of bucket @p s that all ranks have mapped. */
 static enum accel_status
 allocate (struct accel *acc, struct accel_model *model, size_t s, struct accel_error *err)
 {
     struct span *span = &model->spans[s];
-    void *memory;
-    enum accel_status status = model_alloc (model, acc, &memory, span->count * accel_dtype_bytes (span->dtype), err);
-    if (status)
-        return status;
-    span->data = memory;
-    if (span->scattered)
-        return ACCEL_OK;
-    char *at = memory;
-    for (size_t i = span->end; i-- > span->begin;) {
-        if (model->span_of[i] != (ptrdiff_t) s)
-            continue;
-        if (model->kept[i])
-            give_back (model, i, at);
-        model->parameters[i].grad->data = at;
-        at += span_room (span, model, i);
-    }
-    return ACCEL_OK;
+    if (!span->scattered && sharding_has_gradients (model) && model->memory->host)
+        return allocate_private (model, s, err);
+    enum accel_status status
+        = model_alloc (model, acc, &span->data, span->count * accel_dtype_bytes (span->dtype), err);
+    if (!status && !span->scattered)
+        move (model, s, span->data);
+    return status;
 }
 
 /* Where memory lies is each process's own affair, but all have to reduce the same spans: only neighbours on every rank
@@ -138,12 +166,16 @@ model_make_spans (struct accel *acc, struct accel_model *model, const struct com
     unsigned char *joined = calloc (count, 1);
     model->spans = calloc (count, sizeof *model->spans);
     model->span_of = calloc (count, sizeof *model->span_of);
-    if (!joined || !model->spans || !model->span_of) {
+    bool good = joined && model->spans && model->span_of;
+    enum accel_status status
+        = good ? ACCEL_OK : accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu gradients", count);
+    status = comm_agree (accel_world (acc), site, status, "gradients do not fit into the memory", err);
+    if (status) {
         free (joined);
-        return accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory for %zu gradients", count);
+        return status;
     }
     mark_joined (model, joined);
-    enum accel_status status
+    status
         = comm_all_reduce (accel_world (acc), site, joined, joined, count, ACCEL_UINT8, ACCEL_MIN, err);
     struct packing packing = { .model = model, .joined = joined };
     double cap = model->ddp.bucket_cap_mb * MIB;
@@ -158,7 +190,7 @@ model_make_spans (struct accel *acc, struct accel_model *model, const struct com
     }
     free (joined);
     for (size_t s = 0; s < model->span_count && !status; s++)
-        if (model->spans[s].allocated || model->spans[s].scattered)
+        if ((model->spans[s].allocated || model->spans[s].scattered) && !model->sharding.divides_gradients)
             status = allocate (acc, model, s, err);
     return status;
 }

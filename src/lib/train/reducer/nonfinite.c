@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/kernels/floats.h"
 #include "lib/state/state_object.h"
+#include "lib/train/packed.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -18,11 +19,16 @@ describe (const struct accel_model *model, size_t index, char *text, size_t size
     float value = 0;
     const DLTensor *grad = model->parameters[index].grad;
     size_t element = SIZE_MAX;
-    if (grad->data)
-        element = model->memory->find_nonfinite (model->device, grad->data, model_grad_dtype (model, index),
-                                                 accel_tensor_count (grad), &value);
+    bool is_packed = !grad->data && model->sharding.grads; /* it is an average */
+    const void *values = is_packed ? model->sharding.grads->own[index] : grad->data;
+    if (values)
+        element = model->memory->find_nonfinite (model->device, values, model_grad_dtype (model, index),
+                                                 is_packed ? packed_room (model, index) : accel_tensor_count (grad),
+                                                 &value);
     if (element == SIZE_MAX)
         return false;
+    if (is_packed)
+        element = packed_position (model, index, element);
     snprintf (text, size, "the gradient of '%.100s' is %s at element %zu on rank %d", model->parameters[index].name,
               nonfinite_name (value), element, accel_process_index (model->object.owner));
     return true;

@@ -5,6 +5,7 @@
 #include "lib/train/reducer/rank_state.h"
 
 #include "lib/base/error.h"
+#include "lib/train/packed_gradients.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer/reducer_object.h"
 #include "lib/train/reducer/unused.h"
@@ -157,6 +158,13 @@ load_model_gradients (struct accel_model *model, const struct accel_state_dict *
         found = !strncmp (states[0].header.tensors[i].name, first, strlen (first));
     model->unstepped = found;
     model->sharding.reduced = false; /* what each process has read is whole */
+    if (model->sharding.grads && found)
+        return accel_fail (err, ACCEL_ERR_UNSUPPORTED,
+                           "the checkpoint has gradients that wait for a step: on a GPU, they cannot be divided");
+    if (model->sharding.grads) {
+        packed_drop_gradients (model);
+        return ACCEL_OK;
+    }
     unused_forget (model);
     for (size_t i = 0; !status && i < model->count; i++)
         if (is_saved (model, i) && found)

@@ -18,6 +18,7 @@
 #include "lib/comm/wait.h"
 #include "lib/state/state_object.h"
 #include "lib/train/accumulate.h"
+#include "lib/train/packed_gradients.h"
 #include "lib/train/precision.h"
 #include "lib/train/reducer/join_round.h"
 #include "lib/train/reducer/unused.h"
@@ -155,6 +156,8 @@ start_span (struct accel_model *model, size_t s, struct accel_error *err)
 {
     if (power_sgd_is_due (model))
         return power_sgd_start (model, s, err);
+    if (model->sharding.grads)
+        return packed_start_bucket (model, s, err);
     if (model->spans[s].scattered)
         span_copy (model, s, NULL, false);
     return hook_start (model, s, err);
@@ -183,6 +186,8 @@ order_started (struct accel_model *model, struct accel_error *err)
         if (model->spans[s].scattered)
             span_copy (model, s, NULL, true);
     }
+    if (packed_finish_buckets (model, &why))
+        first = first.code ? first : why;
     if (first.code && err)
         *err = first;
     return first.code;
@@ -209,6 +214,8 @@ start_rest (struct accel_model *model, bool live, struct accel_error *err)
     enum accel_status status = sets_aside ? unused_set_aside (model, err) : ACCEL_OK;
     for (; reducer->next < model->span_count && !status; reducer->next++)
         status = start_span (model, reducer->next, err);
+    if (!status)
+        status = packed_pass_on_last (model, err);
     if (!status && reducer->mask)
         status = unused_start (model, err);
     status = finish_started (model, status, err);
@@ -303,8 +310,8 @@ overlap (struct accel_model *model)
     struct reducer *reducer = model->reducer;
     if (reducer->is_ordered && model->ddp.overlap != ACCEL_OVERLAP_NEVER)
         start_complete (model);
-    if (sharding_has_gradients (model) && !reducer->overlap && model->ddp.overlap != ACCEL_OVERLAP_NEVER
-        && !(reducer->mask && sharding_has_layers (model)))
+    if (sharding_has_gradients (model) && !reducer->is_ordered && !reducer->overlap
+        && model->ddp.overlap != ACCEL_OVERLAP_NEVER && !(reducer->mask && sharding_has_layers (model)))
         reduce_here (model);
     if (reducer->is_ordered || reducer->busy || !reducer->overlap || !is_next_complete (model)
         || (!reducer->overlapped && reducer->next + 1 == model->span_count))
@@ -320,6 +327,8 @@ static bool
 can_be_ordered (const struct accel_model *model)
 {
     const struct reducer *reducer = model->reducer;
+    if (model->sharding.grads)
+        return true;
     return power_sgd_can_be_ordered (model) && !sharding_has_gradients (model) && reducer->size > 1
            && work_can_order (reducer->comm, &reducer->there);
 }
@@ -345,6 +354,7 @@ reducer_begin (struct accel_model *model, const struct comm_site *site, bool red
         power_sgd_begin (model);
     reducer->open = true;
     sharding_open_gradients (model, site, &reducer->error);
+    packed_begin_pass (model, &reducer->error);
 }
 
 static enum accel_status
@@ -396,6 +406,8 @@ accel_grad_ready (struct accel_model *model, size_t index, struct accel_error *e
     else if (!status && (status = report (model, index, &cause)))
         reducer->error = cause;
     pthread_mutex_unlock (&reducer->lock);
+    if (!status)
+        sharding_expect_gradient (model, index);
     if (status && err)
         *err = cause;
     return status;

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The least that an all-reduce of two ranks, or of several, takes if none can read another one's memory.
+ *
+ *   bench_exchange [ROUNDS [RANKS]]
+ *
+ * Whatever the algorithm, each of N ranks has to copy as many bytes as the array has to where the others can read them
+ * (what they add up of its array, and its Nth part of the results), and to read 2 (N - 1) / N times as many from there:
+ * with two ranks, as many.  Threads on two processors do that and nothing else: no sums.  Where there are more than
+ * processors, those that wait yield.  An array has new values in each round, which its thread writes before the clock
+ * starts.  Copied are pieces, and the next one when all threads have the last; printed is the median of the fastest
+ * size of pieces, and its fastest round. */
+#include <config.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    MOST_THREADS = 16, PROCESSORS = 2, MOST_ROUNDS = 10000,
+    PAGE = 4096, LEAST = 4096, MOST = 4 << 20, LEAST_PIECE = 16 << 10,
+};
+
+struct bench {
+    char *staged[MOST_THREADS], *own[MOST_THREADS]; /* what all read; what only one does */
+    size_t bytes, piece;
+    unsigned threads;
+    unsigned rounds;
+    double *us; /* of each round */
+    atomic_uint arrived;
+};
+
+struct rank {
+    struct bench *bench;
+    unsigned index;
+    int processor;
+};
+
+static double
+now_us (void)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (double) now.tv_sec * 1e6 + (double) now.tv_nsec / 1e3;
+}
+
+static void
+meet (struct bench *bench, unsigned *meetings)
+{
+    *meetings += bench->threads;
+    atomic_fetch_add (&bench->arrived, 1);
+    while ((int) (atomic_load (&bench->arrived) - *meetings) < 0)
+        if (bench->threads > PROCESSORS)
+            sched_yield ();
+}
+
+/* From each of the others, two parts of as many as there are ranks. */
+static void
+read_others (const struct bench *bench, unsigned index, size_t at)
+{
+    size_t part = bench->piece * 2 / bench->threads;
+    for (unsigned i = 1; i < bench->threads; i++)
+        memcpy (bench->own[index] + at, bench->staged[(index + i) % bench->threads] + at, part);
+}
+
+static void *
+run (void *data)
+{
+    struct rank *rank = data;
+    struct bench *bench = rank->bench;
+    char *own = bench->own[rank->index], *to = bench->staged[rank->index];
+    unsigned meetings = 0;
+    cpu_set_t set;
+    CPU_ZERO (&set);
+    CPU_SET (rank->processor, &set);
+    pthread_setaffinity_np (pthread_self (), sizeof set, &set);
+    for (unsigned round = 0; round < bench->rounds; round++) {
+        memset (own, (int) (round & 0x7f), bench->bytes);
+        meet (bench, &meetings);
+        double began = now_us ();
+        for (size_t at = 0; at < bench->bytes; at += bench->piece) {
+            memcpy (to + at, own + at, bench->piece);
+            meet (bench, &meetings);
+            read_others (bench, rank->index, at);
+        }
+        meet (bench, &meetings);
+        if (rank->index == 0)
+            bench->us[round] = now_us () - began;
+    }
+    return NULL;
+}
+
+static int
+compare (const void *a, const void *b)
+{
+    double left = *(const double *) a, right = *(const double *) b;
+    return (left > right) - (left < right);
+}
+
+/* @return whether the threads could be started; the rounds are sorted. */
+static int
+measure (struct bench *bench, const int *processors)
+{
+    struct rank ranks[MOST_THREADS];
+    pthread_t others[MOST_THREADS];
+    bench->arrived = 0;
+    for (unsigned i = 0; i < bench->threads; i++) {
+        ranks[i] = (struct rank) { bench, i, processors[i % PROCESSORS] };
+        if (i && pthread_create (&others[i], NULL, run, &ranks[i]))
+            return 0;
+    }
+    run (&ranks[0]);
+    for (unsigned i = 1; i < bench->threads; i++)
+        pthread_join (others[i], NULL);
+    qsort (bench->us, bench->rounds, sizeof *bench->us, compare);
+    return 1;
+}
+
+static int
+find_processors (int *processors)
+{
+    cpu_set_t set;
+    int found = 0;
+    if (sched_getaffinity (0, sizeof set, &set))
+        return 0;
+    for (int i = 0; i < CPU_SETSIZE && found < PROCESSORS; i++)
+        if (CPU_ISSET (i, &set))
+            processors[found++] = i;
+    return found == PROCESSORS;
+}
+
+int
+main (int argc, char **argv)
+{
+    int rounds = argc > 1 ? atoi (argv[1]) : 300, threads = argc > 2 ? atoi (argv[2]) : 2, processors[PROCESSORS];
+    struct bench bench = { .rounds = rounds > 0 && rounds <= MOST_ROUNDS ? (unsigned) rounds : 300 };
+    if (threads < 2 || threads > MOST_THREADS)
+        return fprintf (stderr, "bench_exchange: from 2 to %d ranks\n", MOST_THREADS), 1;
+    bench.threads = (unsigned) threads;
+    bench.us = calloc (bench.rounds, sizeof *bench.us);
+    for (unsigned i = 0; i < bench.threads; i++) {
+        bench.staged[i] = aligned_alloc (PAGE, MOST);
+        bench.own[i] = aligned_alloc (PAGE, MOST);
+        if (!bench.staged[i] || !bench.own[i] || !bench.us)
+            return fputs ("bench_exchange: cannot allocate memory\n", stderr), 1;
+        memset (bench.staged[i], 0, MOST);
+    }
+    if (!find_processors (processors))
+        return fputs ("bench_exchange: needs two processors\n", stderr), 1;
+    puts ("     bytes   exchange us     fastest us   pieces of");
+    for (bench.bytes = LEAST; bench.bytes <= MOST; bench.bytes *= 4) {
+        double best = 0, fastest = 0;
+        size_t best_piece = 0;
+        size_t least = bench.bytes < LEAST_PIECE ? bench.bytes : LEAST_PIECE;
+        for (bench.piece = least; bench.piece <= bench.bytes; bench.piece *= 2) {
+            if (!measure (&bench, processors))
+                return fputs ("bench_exchange: cannot start a thread\n", stderr), 1;
+            if (best_piece && bench.us[bench.rounds / 2] >= best)
+                continue;
+            best = bench.us[bench.rounds / 2];
+            fastest = bench.us[0];
+            best_piece = bench.piece;
+        }
+        printf ("%10zu %13.1f %14.1f %11zu\n", bench.bytes, best, fastest, best_piece);
+    }
+    return 0;
+}
