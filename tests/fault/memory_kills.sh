@@ -31,7 +31,8 @@ finish () {
     wait "$launcher"
 }
 ranks () {
-    pgrep -P "$(pgrep -d, -P "$launcher")" -x resume
+    supervisor=$(pgrep -d, -P "$launcher") || { tail -n 20 run.out >&2 && return 1; }
+    pgrep -P "$supervisor" -x resume
 }
 # has_started COUNT: the ranks have loaded their state as often, or the run is over
 has_started () {
@@ -94,8 +95,8 @@ test_expect_success 'its size is said before: how many states, and what is left 
     ! test -s notes'
 says_size () { grep -E "^accelerate: note: checkpoints in memory of this job take [1-9][0-9]* MiB on $(uname -n)$" "$1"; }
 test_expect_success 'the first saves say how much memory all take, once, by default' '
-    start --max_restarts 1 --memory_checkpoint_every 1 -- --project_dir size --log size.log --step_ms 20 --epochs 10 &&
-    wait_for says_size run.out && kill -KILL "$(ranks | sed -n 1p)" && finish && test "$(says_size run.out | wc -l)" = 1'
+    start --max_restarts 1 --memory_checkpoint_every 1 -- --project_dir size --log size.log --step_ms 20 --epochs 20 &&
+    wait_for says_size run.out && pids=$(ranks) && kill -KILL "${pids%%[!0-9]*}" && finish && test "$(says_size run.out | wc -l)" = 1'
 test_expect_success 'it needs restarts, and files of any size' '
     test_exit 2 "$accelerate" launch --cpu --memory_checkpoint_every 5 "$resume" 2>error &&
     grep "memory_checkpoint_every needs max_restarts" error &&
