@@ -148,6 +148,29 @@ input (const struct net *net, int parameter, size_t element)
     return (float) ((element * 7 + rank * 5 + (size_t) (net->step * 3 + net->pass * 11 + parameter)) % 32) / 16 - 1;
 }
 
+static bool
+has_same_sums (void)
+{
+    return !scene->is_near && !has_other_engine && way->sharding.strategy < ACCEL_SHARDING_HYBRID_SHARD;
+}
+
+/* Sums of 16 bits are rounded after each term, to 8 bits in bfloat16.  Where they are made in another order, gradients
+ * are such that no sum and no average needs more. */
+static bool
+has_few_bits (void)
+{
+    return (scene->dtype || scene->ddp.comm_hook) && !has_same_sums ();
+}
+
+static float
+gradient (const struct net *net, int parameter, size_t element)
+{
+    float data = get (&net->data[parameter], element), other = input (net, parameter, element);
+    if (!has_few_bits ())
+        return 0.25F * data + other;
+    return (float) accel_num_processes (net->acc) * (rintf (8 * data) / 8 + other);
+}
+
 static void
 enter (const struct net *net, int layer)
 {
@@ -240,7 +263,7 @@ backward (void *user, float scale, struct accel_error *error)
                 continue;
             for (size_t j = 0; j < accel_tensor_count (&net->grad[i]); j++) {
                 float before = scene->overwrites ? 0 : get (&net->grad[i], j);
-                put (&net->grad[i], j, before + scale * (0.25F * get (&net->data[i], j) + input (net, i, j)));
+                put (&net->grad[i], j, before + scale * gradient (net, i, j));
             }
             if (scene->skips && net->step < 2)
                 put (&net->grad[i], 0, INFINITY);
@@ -298,15 +321,12 @@ train (struct net *net)
     net->step++;
 }
 
-/* Whole gradients have the averages and norms of stage 0, with any engine. */
+/* Sums of few bits are exact in any order, and whole gradients have the averages and norms of stage 0, with any engine.
+ * Others are rounded to other numbers if they have another order. */
 static bool
 is_close (double a, double b)
 {
-    bool has_same_sums = !scene->is_near && !has_other_engine && way->sharding.strategy < ACCEL_SHARDING_HYBRID_SHARD;
-    bool is_exact = has_same_sums || way->sharding.strategy == ACCEL_SHARDING_OPTIMIZER;
-    bool is_half = scene->dtype || scene->ddp.comm_hook; /* other sums are rounded to other numbers */
-    if (!is_exact && is_half)
-        return fabs (a - b) <= 0.03 * (fabs (a) + fabs (b) + 1);
+    bool is_exact = has_same_sums () || has_few_bits () || way->sharding.strategy == ACCEL_SHARDING_OPTIMIZER;
     return is_exact ? a == b : fabs (a - b) <= 1e-6 * (fabs (a) + fabs (b) + 1e-3);
 }
 
