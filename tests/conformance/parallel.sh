@@ -23,10 +23,11 @@ same () {
 for type in f32 bf16; do
     test_expect_success "$type: one process" 'ranks 1 train 0 $steps $type - one.$type >log.$type && cat log.$type'
 done
-# Processes, and how many of them divide tensors; bfloat16 weights may be rounded the other way.
+# Processes, and how many of them divide tensors.  A master that is 1e-8 away may be rounded to another bfloat16 weight;
+# each such weight moves losses and norms by some 1e-6.
 while read -r count tp; do
     for type in f32 bf16; do
-        [ $type = f32 ] && bound=1e-6 || bound=5e-3
+        [ $type = f32 ] && bound=1e-6 || bound=1e-5
         test_expect_success "$type: $count processes, $tp of which divide tensors, learn what one does" '
             ranks $count train $tp $steps $type - grid$count.$tp.$type >log && near $bound log.$type log'
     done
@@ -51,7 +52,7 @@ test_expect_success 'a run continues with another grid' '
 while read -r count tp sharding; do
     test_expect_success "$count processes, $tp of which divide tensors, sharding $sharding: they learn what one does" '
         for type in f32 bf16; do
-            [ $type = f32 ] && bound=1e-6 || bound=5e-3
+            [ $type = f32 ] && bound=1e-6 || bound=1e-5
             ranks $count train $tp $steps $type - sharded.$type $sharding >log 2>err && cat err &&
             grep "^sharding: ${sharding%%[a-z ]*}$" err && near $bound log.$type log || return 1
             case $sharding in 2*) same grid$count.$tp.$type sharded.$type || return 1 ;; esac
