@@ -17,6 +17,7 @@
 #include "lib/data/generator.h"
 #include "lib/job/stack.h"
 #include "lib/memory/device.h"
+#include "lib/state/launched.h"
 #include "lib/state/log.h"
 #include "lib/state/prepared.h"
 #include "lib/state/state_object.h"
@@ -102,6 +103,24 @@ read_precision (const struct accel_options *options, const struct precision_mode
     return accel_fail (err, ACCEL_ERR_INVALID, "%s%s='%.40s' is invalid: expected one of %s",
                        given ? "" : "environment: ", given ? "mixed_precision" : ENV_MIXED_PRECISION, text,
                        names + strlen (", "));
+}
+
+/* DeepSpeed's file decides if it does not say "auto", as in Accelerate, which refuses what contradicts it. */
+static enum accel_status
+settle_precision (const struct deepspeed_file *file, const struct precision_mode **precision, struct accel_error *err)
+{
+    const struct deepspeed_value *fp16 = &file->values[DEEPSPEED_FP16], *bf16 = &file->values[DEEPSPEED_BF16];
+    const char *asked = (*precision)->name;
+    bool is_fp16 = !strcmp (asked, "fp16"), is_fp8 = !strcmp (asked, "fp8");
+    bool is_bf16 = is_fp8 || !strcmp (asked, "bf16"); /* which 8-bit formats compute in */
+    if ((is_fp16 && bf16->number > 0) || (is_bf16 && fp16->number > 0))
+        return accel_fail (err, ACCEL_ERR_INVALID, "mixed_precision is %s, but DeepSpeed's configuration file enables "
+                           "%s: write \"auto\" there", asked, is_fp16 ? "bf16" : "fp16");
+    is_fp16 = fp16->is == DEEPSPEED_SET ? fp16->number > 0 : is_fp16;
+    is_bf16 = bf16->is == DEEPSPEED_SET ? bf16->number > 0 : is_bf16;
+    if (file->is_read && !is_fp8)
+        *precision = precision_mode_find (is_fp16 ? "fp16" : is_bf16 ? "bf16" : "no");
+    return ACCEL_OK;
 }
 
 static enum accel_status
@@ -203,6 +222,7 @@ leave (struct object *object)
     parts_close (acc);
     comm_close (acc->world);
     jobseg_detach (&acc->segment);
+    deepspeed_release (&acc->deepspeed);
 }
 
 static const struct object_kind kind_job = { .name = "job", .end = leave };
@@ -217,7 +237,11 @@ read_options (struct accel *made, const struct accel_options *options, uint32_t 
     if (!status)
         status = read_timeout (options, timeout_ms, err);
     if (!status)
+        status = launched_deepspeed (&made->deepspeed, err);
+    if (!status)
         status = read_precision (options, &made->precision, err);
+    if (!status)
+        status = settle_precision (&made->deepspeed, &made->precision, err);
     if (!status)
         status = read_flags (made, options, err);
     if (!status)

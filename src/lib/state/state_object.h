@@ -3,6 +3,7 @@
 #ifndef LIB_STATE_OBJECT_H
 #define LIB_STATE_OBJECT_H
 
+#include "files/deepspeed.h"
 #include "lib/base/identity.h"
 #include "lib/base/object.h"
 #include "util/jobseg.h"
@@ -28,6 +29,7 @@ struct accel {
     struct accel_comm *world;
     struct part *parts; /* what higher floors keep, the latest first */
     /* What the program and the environment say, as it is in effect. */
+    struct deepspeed_file deepspeed;        /* what it decides is below, or parts have it */
     const struct precision_mode *precision; /* static */
     bool cpu; /* even if there is a GPU */
     DLDevice device;

@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/data/active.h"
 #include "lib/data/loader.h"
+#include "lib/state/log.h"
 #include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
 #include "lib/train/model_object.h"
@@ -32,7 +33,7 @@ read_steps (struct accumulation *accumulation, const struct accel_options *optio
                            "accel_open: give only one of gradient_accumulation_steps and gradient_accumulation_plugin: "
                            "set the plugin's num_steps");
     accumulation->options = plugin ? *plugin : (struct accel_gradient_accumulation){ .num_steps = steps };
-    if (plugin || !text)
+    if (plugin || !text || !strcasecmp (text, "auto"))
         return flag_check (accumulation->options.sync_with_dataloader, "sync_with_dataloader", err);
     if (parse_int64 (text, 1, UINT32_MAX, &number) != PARSE_OK)
         return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a number of steps from 1 to %u",
@@ -69,6 +70,25 @@ read_clipping (struct accumulation *accumulation, struct accel_error *err)
     return ACCEL_OK;
 }
 
+/* As Accelerate does: what the file says comes before what the program does, "auto" leaves it to the program, or is a
+ * norm of 1, and DeepSpeed's defaults are one pass and no clipping.  A total batch size has passes of its own. */
+static void
+follow_deepspeed (struct accumulation *its, const struct deepspeed_file *file)
+{
+    const struct deepspeed_value *steps = &file->values[DEEPSPEED_STEPS], *norm = &file->values[DEEPSPEED_CLIPPING];
+    bool is_given = steps->is == DEEPSPEED_SET, has_default = steps->is == DEEPSPEED_ABSENT && !its->total_batch_size;
+    if (!file->is_read)
+        return;
+    if (is_given || has_default) {
+        its->overruled = its->given;
+        its->given = its->options.num_steps = is_given ? (uint32_t) steps->number : 1;
+    }
+    if (norm->is != DEEPSPEED_AUTO)
+        its->gradient_clipping = norm->number;
+    else if (!(its->gradient_clipping > 0))
+        its->gradient_clipping = 1;
+}
+
 static enum accel_status
 open_accumulation (struct part *part, const struct accel_options *options, struct accel_error *err)
 {
@@ -76,7 +96,10 @@ open_accumulation (struct part *part, const struct accel_options *options, struc
     enum accel_status status = read_steps (accumulation, options, err);
     if (!status)
         status = read_total (accumulation, options, err);
-    return status ? status : read_clipping (accumulation, err);
+    if (!status)
+        status = read_clipping (accumulation, err);
+    follow_deepspeed (accumulation, &part->acc->deepspeed);
+    return status;
 }
 
 static void
@@ -130,6 +153,10 @@ static enum accel_status
 note_prepared (struct part *part, struct accel_error *err)
 {
     struct accumulation *its = (struct accumulation *) (void *) part;
+    if (its->overruled > 0 && its->overruled != its->given)
+        accel_logger_log (its->part.acc, ACCEL_LOG_WARNING, "gradient_accumulation_steps is %u, but DeepSpeed's "
+                          "configuration file says %u, which takes effect", its->overruled, its->given);
+    its->overruled = 0;
     return its->total_batch_size && !its->pass ? divide_total (its, loader_at (its->part.acc, 1), err) : ACCEL_OK;
 }
 

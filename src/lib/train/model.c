@@ -12,6 +12,7 @@
 #include "lib/train/model_device.h"
 #include "lib/train/packed_parameters.h"
 #include "lib/train/reducer/reducer_object.h"
+#include "lib/train/sharding_launched.h"
 #include "lib/train/sharding_offload.h"
 #include "lib/train/staging.h"
 #include "lib/train/tensor_parallel.h"
@@ -135,6 +136,7 @@ end_model (struct object *object)
         free ((char *) model->parameters[i].name);
     }
     offload_forget (model);
+    sharding_forget_launched (model);
     cut_destroy (model);
     masters_destroy (model);
     staging_end (model);
@@ -205,7 +207,9 @@ accel_model_create_sized (size_t parameter_size, struct accel_model **model, con
             goto error;
     }
     model_forget_scale (made);
-    status = model_lists_create (made, err);
+    status = sharding_read_launched (made, err);
+    if (!status)
+        status = model_lists_create (made, err);
     if (!status)
         status = masters_create (made, err);
     for (size_t i = 0; i < count && !status; i++)

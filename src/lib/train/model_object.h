@@ -54,8 +54,18 @@ struct model_live {
     uint8_t found; /* what found_inf is read from, also if the host knows the others */
 };
 
+/** What the launcher has asked of sharding (sharding_launched.h), where accel_model_set_sharding() leaves it open. */
+struct launched_sharding {
+    enum accel_sharding strategy;                        /* never ACCEL_SHARDING_DEFAULT */
+    enum accel_offload offload_optimizer, offload_param; /* nor this */
+    char *optimizer_path, *param_path;                   /* folders; NULL: none */
+    uint64_t min_num_params, max_live_params;
+};
+
 /** What is divided among processes (sharding.h). */
 struct model_sharding {
+    struct launched_sharding launched;
+
     enum accel_sharding asked, strategy; /* the latter if it is */
     bool is_set; /* by accel_model_set_sharding(): so the program follows addresses */
     uint64_t min_num_params;

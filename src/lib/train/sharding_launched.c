@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What launchers ask of sharding; see sharding_launched.h. */
+#include <config.h>
+
+#include "lib/train/sharding_launched.h"
+
+#include "lib/base/error.h"
+#include "lib/state/launched.h"
+#include "util/envnames.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* ---- DeepSpeed ---- */
+
+/* As in Accelerate: what its file says, which a variable replaces only if that is "auto".
+ * @return the number; @otherwise if nothing is known */
+static double
+number_of (const struct deepspeed_file *file, enum deepspeed_key key, double otherwise)
+{
+    return file->values[key].is == DEEPSPEED_SET ? file->values[key].number : otherwise;
+}
+
+/* DeepSpeed's plugin has stage 2 unless it is told otherwise, but its file has stage 0. */
+static enum accel_sharding
+strategy_of_deepspeed (const struct deepspeed_file *file)
+{
+    static const enum accel_sharding of_stages[] = { ACCEL_SHARDING_NONE, ACCEL_SHARDING_OPTIMIZER,
+                                                     ACCEL_SHARDING_SHARD_GRAD_OP, ACCEL_SHARDING_FULL_SHARD };
+    const char *text = getenv (ENV_ZERO_STAGE);
+    bool is_left = !file->is_read || file->values[DEEPSPEED_STAGE].is == DEEPSPEED_AUTO;
+    long stage = !is_left ? 0 : text && *text ? strtol (text, NULL, 10) : 2;
+    stage = (long) number_of (file, DEEPSPEED_STAGE, (double) stage);
+    return of_stages[stage < 0 ? 0 : stage > 3 ? 3 : stage];
+}
+
+static enum accel_offload
+offload_of_deepspeed (const struct deepspeed_file *file, enum deepspeed_key key, const char *variable)
+{
+    static const char *const words[] = { [DEEPSPEED_NONE] = "none", [DEEPSPEED_CPU] = "cpu",
+                                         [DEEPSPEED_NVME] = "nvme" };
+    const char *text = getenv (variable);
+    bool is_left = !file->is_read || file->values[key].is == DEEPSPEED_AUTO;
+    double device = number_of (file, key, DEEPSPEED_NONE);
+    for (int i = DEEPSPEED_NONE; is_left && text && i <= DEEPSPEED_NVME; i++)
+        if (!strcasecmp (text, words[i]))
+            device = i;
+    return ACCEL_OFFLOAD_NONE + (enum accel_offload) device;
+}
+
+static enum accel_status
+path_of_deepspeed (const struct deepspeed_file *file, enum deepspeed_key key, const char *variable, char **path,
+                   struct accel_error *err)
+{
+    bool is_left = !file->is_read || file->values[key].is == DEEPSPEED_AUTO;
+    const char *text = is_left ? getenv (variable) : file->values[key].text;
+    if (text && *text && strcasecmp (text, "none") && !(*path = strdup (text)))
+        return accel_fail_nomem (err);
+    return ACCEL_OK;
+}
+
+static enum accel_status
+read_deepspeed (struct launched_sharding *launched, struct accel_error *err)
+{
+    struct deepspeed_file file;
+    enum accel_status status = launched_deepspeed (&file, err);
+    launched->strategy = strategy_of_deepspeed (&file);
+    launched->offload_optimizer = offload_of_deepspeed (&file, DEEPSPEED_OPTIMIZER_DEVICE, ENV_OFFLOAD_OPTIMIZER);
+    launched->offload_param = offload_of_deepspeed (&file, DEEPSPEED_PARAM_DEVICE, ENV_OFFLOAD_PARAM);
+    if (launched->strategy == ACCEL_SHARDING_FULL_SHARD) /* whose parameters these keys are about */
+        launched->min_num_params = (uint64_t) number_of (&file, DEEPSPEED_PERSISTENCE, 0);
+    launched->max_live_params = (uint64_t) number_of (&file, DEEPSPEED_MAX_LIVE, 0);
+    if (!status)
+        status = path_of_deepspeed (&file, DEEPSPEED_OPTIMIZER_PATH, ENV_OFFLOAD_OPTIMIZER_PATH,
+                                    &launched->optimizer_path, err);
+    if (!status)
+        status = path_of_deepspeed (&file, DEEPSPEED_PARAM_PATH, ENV_OFFLOAD_PARAM_PATH, &launched->param_path, err);
+    deepspeed_release (&file);
+    return status;
+}
+
+/* ---- FSDP ---- */
+
+/* It divides everything unless it is told otherwise: in version 2, by whether parameters stay whole between a forward
+ * and a backward pass. */
+static enum accel_sharding
+strategy_of_fsdp (void)
+{
+    static const struct {
+        const char *name, *number;
+        enum accel_sharding strategy;
+    } all[] = { { "FULL_SHARD", "1", ACCEL_SHARDING_FULL_SHARD },
+                { "SHARD_GRAD_OP", "2", ACCEL_SHARDING_SHARD_GRAD_OP },
+                { "NO_SHARD", "3", ACCEL_SHARDING_NONE },
+                { "HYBRID_SHARD", "4", ACCEL_SHARDING_HYBRID_SHARD },
+                { "HYBRID_SHARD_ZERO2", "5", ACCEL_SHARDING_HYBRID_SHARD_ZERO2 } };
+    const char *text = getenv (ENV_FSDP_STRATEGY), *version = getenv (ENV_FSDP_VERSION);
+    const char *reshards = getenv (ENV_FSDP_RESHARD);
+    if (version && !strcmp (version, "2"))
+        return !reshards || !*reshards || launched_is_on (ENV_FSDP_RESHARD) ? ACCEL_SHARDING_FULL_SHARD
+                                                                            : ACCEL_SHARDING_SHARD_GRAD_OP;
+    for (size_t i = 0; text && i < sizeof all / sizeof *all; i++)
+        if (!strcmp (text, all[i].name) || !strcmp (text, all[i].number))
+            return all[i].strategy;
+    return ACCEL_SHARDING_FULL_SHARD;
+}
+
+/* Its offloading is to host memory. */
+static void
+read_fsdp (struct launched_sharding *launched)
+{
+    launched->strategy = strategy_of_fsdp ();
+    if (launched_is_on (ENV_FSDP_OFFLOAD))
+        launched->offload_optimizer = launched->offload_param = ACCEL_OFFLOAD_CPU;
+}
+
+/* ---- all ---- */
+
+enum accel_status
+sharding_read_launched (struct accel_model *model, struct accel_error *err)
+{
+    struct launched_sharding *launched = &model->sharding.launched;
+    enum accel_status status = ACCEL_OK;
+    *launched = (struct launched_sharding){ .strategy = ACCEL_SHARDING_NONE, .offload_optimizer = ACCEL_OFFLOAD_NONE,
+                                            .offload_param = ACCEL_OFFLOAD_NONE };
+    if (launched_is_on (ENV_USE_DEEPSPEED))
+        status = read_deepspeed (launched, err);
+    else if (launched_is_on (ENV_USE_FSDP))
+        read_fsdp (launched);
+    model->sharding.min_num_params = launched->min_num_params;
+    model->sharding.max_live_params = launched->max_live_params;
+    return status;
+}
+
+void
+sharding_forget_launched (struct accel_model *model)
+{
+    free (model->sharding.launched.optimizer_path);
+    free (model->sharding.launched.param_path);
+}

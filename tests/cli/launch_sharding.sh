@@ -1,0 +1,44 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What options, configuration files and DeepSpeed's own file make of a native program that leaves sharding to them.
+. "${srcdir:-.}/tests/testlib.sh"
+
+CUDA_VISIBLE_DEVICES=
+export CUDA_VISIBLE_DEVICES
+asked=$builddir/tests/cli/asked
+
+# launched OPTIONS ...: what rank 0 of two has got
+launched () {
+    timeout "$patience" "$accelerate" launch --num_processes 2 --no_python "$@" "$asked"
+}
+
+cat >ds.json <<END
+{
+    "gradient_accumulation_steps": 4,
+    "gradient_clipping": 0.5,
+    "bf16": { "enabled": true },
+    "train_micro_batch_size_per_gpu": "auto",
+    "zero_optimization": {
+        "stage": 3,
+        "offload_optimizer": { "device": "nvme", "nvme_path": "$PWD/states" },
+        "offload_param": { "device": "cpu", "pin_memory": true }
+    }
+}
+END
+printf 'distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n' >ds.yaml
+test_expect_success 'a folder of the DeepSpeed file that does not exist' '
+    test_exit 1 launched --use_deepspeed --deepspeed_config_file ds.json 2>err && cat err && grep "states" err'
+test_expect_success 'a DeepSpeed file: stage, offloading, passes, norm and precision' '
+    mkdir states && launched --use_deepspeed --deepspeed_config_file ds.json >out 2>err && cat out err &&
+    grep -x "FULL_SHARD, 4 passes, norm 0.5, bf16" out'
+test_expect_success 'the same named by a configuration file' '
+    launched --config_file ds.yaml >out 2>err && cat out err && grep -x "FULL_SHARD, 4 passes, norm 0.5, bf16" out'
+test_expect_success 'a DeepSpeed file that leaves the stage to the option' '
+    printf "{\"zero_optimization\": {\"stage\": \"auto\"}, \"gradient_clipping\": \"auto\"}" >auto.json &&
+    launched --use_deepspeed --deepspeed_config_file auto.json --zero_stage 1 --gradient_clipping 2 >out 2>err &&
+    cat out err && grep -x "OPTIMIZER, 1 passes, norm 2, no" out'
+test_expect_success 'a DeepSpeed file with a mistake: file, line and key' '
+    printf "{\n  \"zero_optimization\": {\n    \"stage\": 5\n  }\n}\n" >bad.json &&
+    test_exit 1 launched --use_deepspeed --deepspeed_config_file bad.json 2>err && cat err &&
+    grep "bad.json:3: .*zero_optimization.stage is 5, but must be a stage from 0 to 3" err'
+test_done

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the launcher's variables and DeepSpeed's configuration file make of a model and a job. */
+#include <config.h>
+
+#include "lib/train/model_object.h"
+#include "tests/scratch.h"
+#include "tests/tap.h"
+#include "util/envnames.h"
+
+#include <accel/accumulate.h>
+#include <accel/state.h>
+
+#include <unistd.h>
+
+#define DEEPSPEED ENV_USE_DEEPSPEED "=true "
+#define ZERO(...) "{\"zero_optimization\": {" __VA_ARGS__ "}}"
+#define BESIDE_ZERO(...) "{\"zero_optimization\": {}, " __VA_ARGS__ "}"
+
+static const struct row {
+    const char *file;        /* NULL: there is none */
+    const char *environment; /* NAME=VALUE, separated by blanks */
+    const char *wanted;
+} rows[] = {
+    { NULL, "", "strategy 1, states 1 -, parameters 1 -, from 0, live 0" },
+    { NULL, DEEPSPEED, "strategy 3, states 1 -, parameters 1 -, from 0, live 0" },
+    { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=none", "strategy 3, states 1 -, parameters 1 -, from 0, live 0" },
+    { ZERO ("\"stage\": 3"), "", "strategy 1, states 1 -, parameters 1 -, from 0, live 0" },
+    { ZERO ("\"stage\": 3"), DEEPSPEED, "strategy 4, states 1 -, parameters 1 -, from 0, live 0" },
+    { ZERO ("\"stage\": 1"), DEEPSPEED ENV_ZERO_STAGE "=3", "strategy 2, states 1 -, parameters 1 -, from 0, live 0" },
+    { ZERO ("\"stage\": \"auto\""), DEEPSPEED ENV_ZERO_STAGE "=3",
+      "strategy 4, states 1 -, parameters 1 -, from 0, live 0" },
+    { ZERO ("\"stage\": \"auto\""), DEEPSPEED, "strategy 3, states 1 -, parameters 1 -, from 0, live 0" },
+    { ZERO (), DEEPSPEED ENV_ZERO_STAGE "=3", "strategy 1, states 1 -, parameters 1 -, from 0, live 0" },
+    { ZERO ("\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}, "
+            "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/d\"}"),
+      DEEPSPEED, "strategy 4, states 2 -, parameters 3 /d, from 0, live 0" },
+    { ZERO ("\"stage\": 3, \"offload_optimizer\": {\"nvme_path\": \"\\u002fe\", \"device\": \"nvme\"}, "
+            "\"offload_param\": null"),
+      DEEPSPEED ENV_OFFLOAD_PARAM "=cpu", "strategy 4, states 3 /e, parameters 1 -, from 0, live 0" },
+    { ZERO ("\"stage\": 3, \"offload_optimizer\": {\"device\": \"auto\", \"nvme_path\": \"auto\"}, "
+            "\"offload_param\": {\"device\": \"auto\"}"),
+      DEEPSPEED ENV_OFFLOAD_OPTIMIZER "=nvme " ENV_OFFLOAD_OPTIMIZER_PATH "=/f " ENV_OFFLOAD_PARAM "=cpu",
+      "strategy 4, states 3 /f, parameters 2 -, from 0, live 0" },
+    { ZERO ("\"stage\": 3, \"stage3_max_live_parameters\": 1e9, \"stage3_param_persistence_threshold\": 1e5"),
+      DEEPSPEED, "strategy 4, states 1 -, parameters 1 -, from 100000, live 1000000000" },
+    { ZERO ("\"stage\": 2, \"stage3_param_persistence_threshold\": 1e5"), DEEPSPEED,
+      "strategy 3, states 1 -, parameters 1 -, from 0, live 0" },
+    { "{\"train_batch_size\": \"auto\", \"steps_per_print\": Infinity, \"other\": [{\"stage\": 1}, -1.5e-3], "
+      "\"zero_optimization\": {\"stage\": 1, \"other\": {\"device\": 7}}, \"zero_optimization.stage\": 2}",
+      DEEPSPEED, "strategy 2, states 1 -, parameters 1 -, from 0, live 0" },
+    { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=eyJ6ZXJvX29wdGltaXphdGlvbiI6eyJzdGFnZSI6MX19",
+      "strategy 2, states 1 -, parameters 1 -, from 0, live 0" },
+    { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "={\"zero_optimization\":{\"stage\":1}}",
+      "strategy 2, states 1 -, parameters 1 -, from 0, live 0" },
+    { NULL, ENV_USE_FSDP "=true " ENV_FSDP_OFFLOAD "=true",
+      "strategy 4, states 2 -, parameters 2 -, from 0, live 0" },
+}, jobs[] = {
+    { NULL, "", "1 passes, norm inf, no" },
+    { NULL, ENV_GRADIENT_ACCUMULATION_STEPS "=auto", "1 passes, norm inf, no" },
+    { BESIDE_ZERO ("\"gradient_accumulation_steps\": 4, \"gradient_clipping\": 0.5, \"bf16\": {\"enabled\": true}"),
+      DEEPSPEED ENV_GRADIENT_ACCUMULATION_STEPS "=2 " ENV_GRADIENT_CLIPPING "=3", "4 passes, norm 0.5, bf16" },
+    { ZERO (), DEEPSPEED ENV_GRADIENT_ACCUMULATION_STEPS "=2 " ENV_GRADIENT_CLIPPING "=3", "1 passes, norm inf, no" },
+    { BESIDE_ZERO ("\"gradient_accumulation_steps\": \"auto\", \"gradient_clipping\": \"auto\""),
+      DEEPSPEED ENV_GRADIENT_ACCUMULATION_STEPS "=2 " ENV_GRADIENT_CLIPPING "=3", "2 passes, norm 3, no" },
+    { BESIDE_ZERO ("\"gradient_clipping\": \"auto\""), DEEPSPEED, "1 passes, norm 1, no" },
+    { BESIDE_ZERO ("\"gradient_clipping\": 0"), DEEPSPEED, "1 passes, norm inf, no" },
+    { BESIDE_ZERO ("\"fp16\": {\"enabled\": true}"), DEEPSPEED ENV_MIXED_PRECISION "=no", "1 passes, norm inf, fp16" },
+    { BESIDE_ZERO ("\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": \"auto\"}"),
+      DEEPSPEED ENV_MIXED_PRECISION "=fp16", "1 passes, norm inf, fp16" },
+    { BESIDE_ZERO ("\"bf16\": {\"enabled\": false}"), DEEPSPEED ENV_MIXED_PRECISION "=bf16", "1 passes, norm inf, no" },
+    { ZERO (), DEEPSPEED ENV_MIXED_PRECISION "=bf16", "1 passes, norm inf, bf16" },
+    { ZERO (), DEEPSPEED ENV_MIXED_PRECISION "=fp8", "1 passes, norm inf, fp8" },
+}, broken[] = {
+    { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=nothing.json", "DeepSpeed's configuration file: " },
+    { "{}", DEEPSPEED, "ds.json: zero_optimization is missing" },
+    { "[]", DEEPSPEED, "ds.json:1: byte 0: expected an object" },
+    { "", DEEPSPEED, "ds.json:1: byte 0: unexpected end" },
+    { "{\"zero_optimization\": true}", DEEPSPEED, "ds.json:1: byte 22: zero_optimization is not an object" },
+    { "{\n\"zero_optimization\": {\n\"stage\": 4}}", DEEPSPEED,
+      "ds.json:3: byte 34: zero_optimization.stage is 4, but must be a stage from 0 to 3, or \"auto\"" },
+    { ZERO ("\"stage\": 1.5"), DEEPSPEED, "zero_optimization.stage is 1.5, but" },
+    { ZERO ("\"stage\": \"3\""), DEEPSPEED, "zero_optimization.stage is 3, but" },
+    { ZERO ("\"stage\": true"), DEEPSPEED, "zero_optimization.stage is true, but" },
+    { ZERO ("\"stage\": 1, \"stage\": 2"), DEEPSPEED, "duplicate zero_optimization.stage" },
+    { ZERO ("\"offload_param\": {\"device\": \"disk\"}"), DEEPSPEED,
+      "zero_optimization.offload_param.device is disk, but must be none, cpu or nvme" },
+    { ZERO ("\"offload_param\": {\"nvme_path\": 7}"), DEEPSPEED, "offload_param.nvme_path is 7, but must be a folder" },
+    { ZERO ("\"offload_param\": {\"nvme_path\": \"\\u0000\"}"), DEEPSPEED, "a NUL character" },
+    { ZERO ("\"stage3_max_live_parameters\": 1e300"), DEEPSPEED, "stage3_max_live_parameters is 1e300, but" },
+    { BESIDE_ZERO ("\"gradient_accumulation_steps\": 0"), DEEPSPEED, "gradient_accumulation_steps is 0, but" },
+    { BESIDE_ZERO ("\"gradient_clipping\": -1"), DEEPSPEED, "gradient_clipping is -1, but must be a norm" },
+    { BESIDE_ZERO ("\"fp16\": {\"enabled\": 1}"), DEEPSPEED, "fp16.enabled is 1, but must be true or false" },
+    { BESIDE_ZERO ("\"fp16\": {\"enabled\": \"true\"}"), DEEPSPEED, "fp16.enabled is true, but must be" },
+    { BESIDE_ZERO ("\"fp16\": [{]"), DEEPSPEED, "fp16 is not an object" },
+    { BESIDE_ZERO ("\"x\": \"\xff\""), DEEPSPEED, "not valid UTF-8" },
+    { "{\"zero_optimization\": {}} {}", DEEPSPEED, "text after the end" },
+    { "{\"zero_optimization\": {", DEEPSPEED, "unexpected end" },
+    { BESIDE_ZERO ("\"bf16\": {\"enabled\": true}"), DEEPSPEED ENV_MIXED_PRECISION "=fp16",
+      "mixed_precision is fp16, but DeepSpeed's configuration file enables bf16" },
+    { BESIDE_ZERO ("\"fp16\": {\"enabled\": true}"), DEEPSPEED ENV_MIXED_PRECISION "=fp8",
+      "mixed_precision is fp8, but DeepSpeed's configuration file enables fp16" },
+};
+
+/* Set the variables of a row, or with @is_set false, remove them. */
+static void
+surround (const struct row *row, bool is_set)
+{
+    char environment[1024], *rest = environment, *pair;
+    FILE *file = row->file ? fopen ("ds.json", "w") : NULL;
+    if (row->file && (!file || fputs (row->file, file) < 0 || fclose (file)))
+        exit (99);
+    snprintf (environment, sizeof environment, "%s%s", row->environment,
+              row->file ? " " ENV_DEEPSPEED_CONFIG_FILE "=ds.json" : "");
+    while ((pair = strsep (&rest, " "))) {
+        char *value = strchr (pair, '=');
+        if (!value)
+            continue;
+        *value = '\0';
+        if (is_set ? setenv (pair, value + 1, 1) : unsetenv (pair))
+            exit (99);
+    }
+}
+
+static const char *
+or_dash (const char *path)
+{
+    return path ? path : "-";
+}
+
+static struct accel_model *
+make_model (void)
+{
+    static int64_t shape[] = { 8 };
+    DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    struct accel_parameter parameter = { "w", &data, NULL };
+    struct accel_error err;
+    struct accel_model *model;
+    if (accel_model_create (&model, &parameter, 1, &err)) {
+        printf ("Bail out! %s\n", err.text);
+        exit (99);
+    }
+    return model;
+}
+
+static void
+test_models (void)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char got[256];
+        surround (&rows[i], true);
+        struct accel_model *model = make_model ();
+        surround (&rows[i], false);
+        const struct model_sharding *its = &model->sharding;
+        snprintf (got, sizeof got, "strategy %d, states %d %s, parameters %d %s, from %llu, live %llu",
+                  (int) its->launched.strategy, (int) its->launched.offload_optimizer,
+                  or_dash (its->launched.optimizer_path), (int) its->launched.offload_param,
+                  or_dash (its->launched.param_path), (unsigned long long) its->min_num_params,
+                  (unsigned long long) its->max_live_params);
+        is_text (got, rows[i].wanted, rows[i].file ? rows[i].file : rows[i].environment);
+        accel_model_destroy (model);
+    }
+}
+
+static void
+test_jobs (void)
+{
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        struct accel_error err = { 0 };
+        struct accel *acc;
+        char got[ACCEL_ERROR_TEXT_SIZE + 64];
+        surround (&jobs[i], true);
+        enum accel_status status = accel_open (&acc, NULL, &err);
+        surround (&jobs[i], false);
+        snprintf (got, sizeof got, "%u passes, norm %g, %s", accel_gradient_accumulation_steps (acc),
+                  accel_gradient_clipping (acc), status ? err.text : accel_mixed_precision (acc));
+        is_text (got, jobs[i].wanted, jobs[i].file ? jobs[i].file : jobs[i].environment);
+        accel_close (acc);
+    }
+}
+
+/* A program's own numbers give way to the file's, but a total batch size has its own. */
+static void
+test_program (void)
+{
+    static const struct row row = { BESIDE_ZERO ("\"gradient_accumulation_steps\": 4"), DEEPSPEED, "" };
+    static const struct row silent = { ZERO (), DEEPSPEED, "" };
+    const struct accel_gradient_accumulation plugin = { .num_steps = 3 };
+    const struct accel_options with_plugin = { .gradient_accumulation_plugin = &plugin };
+    struct accel *acc;
+    surround (&row, true);
+    bool opened = !accel_open (&acc, &with_plugin, NULL);
+    ok (opened && accel_gradient_accumulation_steps (acc) == 4, "the file comes before a plugin");
+    accel_close (acc);
+    surround (&silent, true);
+    opened = !accel_open (&acc, &with_plugin, NULL);
+    ok (opened && accel_gradient_accumulation_steps (acc) == 1, "as does a file that does not say it");
+    accel_close (acc);
+    opened = !accel_open (&acc, &(struct accel_options){ .total_batch_size = 8 }, NULL);
+    ok (opened, "a total batch size is possible beside a file that does not say it");
+    accel_close (acc);
+    surround (&silent, false);
+}
+
+static void
+test_broken (void)
+{
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        struct accel_error err = { 0 };
+        struct accel *acc;
+        surround (&broken[i], true);
+        enum accel_status status = accel_open (&acc, NULL, &err);
+        surround (&broken[i], false);
+        bool good = status && strstr (err.text, broken[i].wanted) && !acc;
+        ok (good, "an error: %s", broken[i].wanted);
+        if (!good)
+            diag ("got '%s', wanted '%s'", err.text, broken[i].wanted);
+        accel_close (acc);
+    }
+}
+
+int
+main (void)
+{
+    if (chdir (scratch_folder ()))
+        return 99;
+    test_models ();
+    test_jobs ();
+    test_program ();
+    test_broken ();
+    return done_testing ();
+}
