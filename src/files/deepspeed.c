@@ -18,71 +18,88 @@
 
 enum { MAX_BYTES = 1 << 20 };
 
-enum kind { KIND_WHOLE, KIND_NUMBER, KIND_TRUTH, KIND_DEVICE, KIND_PATH };
-
 #define MOST 9e15 /* which a double holds exactly, and 64 bits as well */
 
-/* A key is a path through objects: what comes before a full stop is one. */
-static const struct row {
-    const char *key;
-    enum kind kind;
-    double least, most;
-    const char *expected;
-} rows[DEEPSPEED_KEYS] = {
-    [DEEPSPEED_STAGE] = { "zero_optimization.stage", KIND_WHOLE, 0, 3, "a stage from 0 to 3" },
-    [DEEPSPEED_OPTIMIZER_DEVICE]
-    = { "zero_optimization.offload_optimizer.device", KIND_DEVICE, 0, 0, "none, cpu or nvme" },
-    [DEEPSPEED_OPTIMIZER_PATH] = { "zero_optimization.offload_optimizer.nvme_path", KIND_PATH, 0, 0, "a folder" },
-    [DEEPSPEED_PARAM_DEVICE] = { "zero_optimization.offload_param.device", KIND_DEVICE, 0, 0, "none, cpu or nvme" },
-    [DEEPSPEED_PARAM_PATH] = { "zero_optimization.offload_param.nvme_path", KIND_PATH, 0, 0, "a folder" },
-    [DEEPSPEED_MAX_LIVE]
-    = { "zero_optimization.stage3_max_live_parameters", KIND_WHOLE, 0, MOST, "a number of parameters" },
-    [DEEPSPEED_PERSISTENCE]
-    = { "zero_optimization.stage3_param_persistence_threshold", KIND_WHOLE, 0, MOST, "a number of parameters" },
-    [DEEPSPEED_STEPS] = { "gradient_accumulation_steps", KIND_WHOLE, 1, UINT32_MAX, "a number of steps, at least 1" },
-    [DEEPSPEED_CLIPPING] = { "gradient_clipping", KIND_NUMBER, 0, INFINITY, "a norm" },
-    [DEEPSPEED_FP16] = { "fp16.enabled", KIND_TRUTH, 0, 0, "true or false" },
-    [DEEPSPEED_BF16] = { "bf16.enabled", KIND_TRUTH, 0, 0, "true or false" },
+enum kind { KIND_STAGE, KIND_COUNT, KIND_STEPS, KIND_NORM, KIND_TRUTH, KIND_DEVICE, KIND_FOLDER };
+
+static const struct {
+    char expected[31];
+    double least, most; /* of a number */
+} kinds[] = {
+    [KIND_STAGE] = { "a stage from 0 to 3", 0, 3 },
+    [KIND_COUNT] = { "a number of parameters", 0, MOST },
+    [KIND_STEPS] = { "a number of steps, at least 1", 1, UINT32_MAX },
+    [KIND_NORM] = { "a norm", 0, INFINITY },
+    [KIND_TRUTH] = { "true or false", 0, 0 },
+    [KIND_DEVICE] = { "none, cpu or nvme", 0, 0 },
+    [KIND_FOLDER] = { "a folder", 0, 0 },
 };
 
-/* @return whether @text, as it is in the file without quotes, is a value of @row, which may take it over. */
-static bool
-understand (const struct row *row, bool is_string, char **text, struct deepspeed_value *value)
+/* A key is a path through objects: what comes before a full stop is one.  No pointers: they would be relocations of the
+ * library. */
+static const struct row {
+    char key[55];
+    unsigned char kind;
+} rows[DEEPSPEED_KEYS] = {
+    [DEEPSPEED_STAGE] = { "zero_optimization.stage", KIND_STAGE },
+    [DEEPSPEED_OPTIMIZER_DEVICE] = { "zero_optimization.offload_optimizer.device", KIND_DEVICE },
+    [DEEPSPEED_OPTIMIZER_PATH] = { "zero_optimization.offload_optimizer.nvme_path", KIND_FOLDER },
+    [DEEPSPEED_PARAM_DEVICE] = { "zero_optimization.offload_param.device", KIND_DEVICE },
+    [DEEPSPEED_PARAM_PATH] = { "zero_optimization.offload_param.nvme_path", KIND_FOLDER },
+    [DEEPSPEED_MAX_LIVE] = { "zero_optimization.stage3_max_live_parameters", KIND_COUNT },
+    [DEEPSPEED_PERSISTENCE] = { "zero_optimization.stage3_param_persistence_threshold", KIND_COUNT },
+    [DEEPSPEED_STEPS] = { "gradient_accumulation_steps", KIND_STEPS },
+    [DEEPSPEED_CLIPPING] = { "gradient_clipping", KIND_NORM },
+    [DEEPSPEED_FP16] = { "fp16.enabled", KIND_TRUTH },
+    [DEEPSPEED_BF16] = { "bf16.enabled", KIND_TRUTH },
+};
+
+/* @return the place of @text among @words, of 5 bytes each; -1: it is not there */
+static int
+find_word (const char *text, const char (*words)[5], int count)
 {
-    static const char *const devices[] = { "none", "cpu", "nvme" };
-    value->is = DEEPSPEED_SET;
-    if (is_string && !strcmp (*text, "auto"))
-        return value->is = DEEPSPEED_AUTO, true;
-    if (is_string && row->kind == KIND_PATH)
-        return value->text = *text, *text = NULL, true;
-    for (size_t i = 0; is_string && row->kind == KIND_DEVICE && i < sizeof devices / sizeof *devices; i++)
-        if (!strcmp (*text, devices[i]))
-            return value->number = (double) i, true;
-    if (row->kind == KIND_TRUTH)
-        return value->number = !strcmp (*text, "true"), !is_string && (value->number > 0 || !strcmp (*text, "false"));
-    return !is_string && row->kind <= KIND_NUMBER
-           && parse_double (*text, row->least, row->most, &value->number) == PARSE_OK
-           && (row->kind == KIND_NUMBER || trunc (value->number) == value->number);
+    while (count-- > 0 && strcmp (text, words[count]) != 0)
+        continue;
+    return count;
+}
+
+/* @return whether @text, as it is in the file without quotes, is a value of this kind */
+static bool
+understand (enum kind kind, bool is_string, const char *text, double *number)
+{
+    static const char devices[][5] = { "none", "cpu", "nvme" };
+    if (kind == KIND_TRUTH)
+        return *number = !strcmp (text, "true"), !is_string && (*number > 0 || !strcmp (text, "false"));
+    if (kind == KIND_DEVICE)
+        return *number = find_word (text, devices, 3), is_string && *number >= 0;
+    return kind == KIND_FOLDER ? is_string
+                               : !is_string
+                                 && parse_double (text, kinds[kind].least, kinds[kind].most, number) == PARSE_OK
+                                 && (kind == KIND_NORM || (double) (int64_t) *number == *number);
 }
 
 static enum accel_status
-take_value (struct json_reader *json, const struct row *row, struct deepspeed_value *value)
+take_value (struct json_reader *json, size_t key, struct deepspeed_value *value)
 {
-    AUTO_FREE char *text = NULL;
+    enum kind kind = rows[key].kind;
     enum accel_status status;
     bool is_string = json_reader_peek (json) == '"';
     size_t start = json->at;
+    char *text = NULL;
     if (value->is)
-        return json_reader_fail (json, "duplicate %s", row->key);
-    if (json_reader_word (json, "null"))
-        return ACCEL_OK;
+        return json_reader_fail (json, "duplicate %s", rows[key].key);
     status = is_string ? json_reader_string (json, &text, "a string") : json_reader_skip (json);
     if (!status && !is_string && !(text = strndup (json->text + start, json->at - start)))
         status = accel_fail_nomem (json->err);
-    if (status || understand (row, is_string, &text, value))
+    if (status)
         return status;
+    value->text = text; /* freed with it */
+    value->is = is_string && !strcmp (text, "auto") ? DEEPSPEED_AUTO : DEEPSPEED_SET;
+    if (value->is == DEEPSPEED_AUTO || understand (kind, is_string, text, &value->number))
+        return ACCEL_OK;
     json->at = start;
-    return json_reader_fail (json, "%s is %.40s, but must be %s, or \"auto\"", row->key, text, row->expected);
+    return json_reader_fail (json, "%s is %.40s, but must be %s, or \"auto\"", rows[key].key, text,
+                             kinds[kind].expected);
 }
 
 /* @return whether @name is the path of an object with keys that we read. */
@@ -96,16 +113,17 @@ is_section (const char *name)
     return false;
 }
 
-static enum accel_status take_object (struct json_reader *json, struct deepspeed_file *file, const char *name);
+__attribute__ ((cold)) static enum accel_status take_object (struct json_reader *json, struct deepspeed_file *file,
+                                                             const char *name);
 
 static enum accel_status
 take_member (struct json_reader *json, struct deepspeed_file *file, const char *name)
 {
-    for (size_t i = 0; i < DEEPSPEED_KEYS; i++)
-        if (!strcmp (rows[i].key, name))
-            return take_value (json, &rows[i], &file->values[i]);
     if (json_reader_word (json, "null") || json_reader_word (json, "Infinity"))
         return ACCEL_OK; /* the latter is not JSON, but Python writes it, as where Accelerate has filled in a file */
+    for (size_t i = 0; i < DEEPSPEED_KEYS; i++)
+        if (!strcmp (rows[i].key, name))
+            return take_value (json, i, &file->values[i]);
     if (!is_section (name))
         return json_reader_skip (json);
     file->is_read = file->is_read || !strcmp (name, "zero_optimization");
@@ -160,10 +178,7 @@ deepspeed_read (struct deepspeed_file *file, const char *name, struct accel_erro
     size_t length;
     struct fail fail;
     *file = (struct deepspeed_file){ 0 };
-    bool is_file = !access (name, F_OK);
-    if (!is_file && *name == '{')
-        return parse (file, "DeepSpeed's configuration", name, strlen (name), err);
-    if (!is_file && *name == 'e' && base64_decode (&decoded, name, strlen (name)) && decoded.text)
+    if (*name == 'e' && access (name, F_OK) && base64_decode (&decoded, name, strlen (name)) && decoded.text)
         return parse (file, "DeepSpeed's configuration", decoded.text, decoded.length, err);
     if (io_read_file (name, MAX_BYTES, &text, &length, &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "DeepSpeed's configuration file: %s", fail.text);

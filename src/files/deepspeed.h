@@ -25,7 +25,7 @@ enum deepspeed_device { DEEPSPEED_NONE, DEEPSPEED_CPU, DEEPSPEED_NVME };
 struct deepspeed_value {
     enum { DEEPSPEED_ABSENT, DEEPSPEED_AUTO, DEEPSPEED_SET } is; /* absent: or null */
     double number; /* 0 unless it is set */
-    char *text;    /* NULL: it is a number */
+    char *text;    /* as in the file, without quotes; NULL: absent */
 };
 
 struct deepspeed_file {
@@ -34,13 +34,14 @@ struct deepspeed_file {
 };
 
 /**
- * Read @p name: a file, or its content, as JSON or in base64, as Accelerate does.  Of keys that are not listed above,
- * only the syntax is checked.
+ * Read @p name: a file, or its content in base64, as Accelerate does.  Of keys that are not listed above, only the
+ * syntax is checked.
  *
  * @param[out] file  release it with deepspeed_release(), also after a failure
  * @retval ACCEL_ERR_FORMAT  names the file, the line and the key
  */
-enum accel_status deepspeed_read (struct deepspeed_file *file, const char *name, struct accel_error *err);
+__attribute__ ((cold)) enum accel_status deepspeed_read (struct deepspeed_file *file, const char *name,
+                                                         struct accel_error *err);
 
 void deepspeed_release (struct deepspeed_file *file);
 

@@ -227,8 +227,8 @@ leave (struct object *object)
 
 static const struct object_kind kind_job = { .name = "job", .end = leave };
 
-/* What the variables of the environment are laid over. */
-static enum accel_status
+/* What the variables of the environment are laid over.  Once per job: `cold` asks for small code, not for fast code. */
+__attribute__ ((cold)) static enum accel_status
 read_options (struct accel *made, const struct accel_options *options, uint32_t *timeout_ms, struct accel_error *err)
 {
     made->split_batches = options && options->split_batches;
@@ -269,7 +269,7 @@ show_stack (const struct accel *acc, const struct jobseg *segment, const struct 
     return stack_show (slot, options ? options->stack_signal : 0, err);
 }
 
-static enum accel_status
+__attribute__ ((cold)) static enum accel_status
 open_job (struct accel **acc, const struct accel_options *options, struct accel_error *err)
 {
     struct engine_job job = { .base.size = sizeof job.base, .engines = read_engine (options),

@@ -10,6 +10,6 @@
 bool launched_is_on (const char *variable);
 
 /** Read the file of --deepspeed_config_file with --use_deepspeed, if there is one; see deepspeed_read(). */
-enum accel_status launched_deepspeed (struct deepspeed_file *file, struct accel_error *err);
+__attribute__ ((cold)) enum accel_status launched_deepspeed (struct deepspeed_file *file, struct accel_error *err);
 
 #endif

@@ -6,7 +6,7 @@
 #include "lib/train/model_object.h"
 
 /** The part of accel_model_create() that reads what the launcher was asked for: later changes have no effect. */
-enum accel_status sharding_read_launched (struct accel_model *model, struct accel_error *err);
+__attribute__ ((cold)) enum accel_status sharding_read_launched (struct accel_model *model, struct accel_error *err);
 
 /** Free it. */
 void sharding_forget_launched (struct accel_model *model);

@@ -50,8 +50,6 @@ static const struct row {
       DEEPSPEED, "strategy 2, states 1 -, parameters 1 -, from 0, live 0" },
     { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=eyJ6ZXJvX29wdGltaXphdGlvbiI6eyJzdGFnZSI6MX19",
       "strategy 2, states 1 -, parameters 1 -, from 0, live 0" },
-    { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "={\"zero_optimization\":{\"stage\":1}}",
-      "strategy 2, states 1 -, parameters 1 -, from 0, live 0" },
     { NULL, ENV_USE_FSDP "=true " ENV_FSDP_OFFLOAD "=true",
       "strategy 4, states 2 -, parameters 2 -, from 0, live 0" },
 }, jobs[] = {
