@@ -41,4 +41,8 @@ test_expect_success 'a DeepSpeed file with a mistake: file, line and key' '
     printf "{\n  \"zero_optimization\": {\n    \"stage\": 5\n  }\n}\n" >bad.json &&
     test_exit 1 launched --use_deepspeed --deepspeed_config_file bad.json 2>err && cat err &&
     grep "bad.json:3: .*zero_optimization.stage is 5, but must be a stage from 0 to 3" err'
+test_expect_success 'FSDP 2 with replicas of shards' '
+    launched --num_processes 4 --use_fsdp --fsdp_version 2 --use_parallelism_config \
+        --parallelism_config_dp_replicate_size 2 --parallelism_config_dp_shard_size 2 >out 2>err && cat out err &&
+    grep -x "HYBRID_SHARD, 1 passes, norm inf, no" out'
 test_done

@@ -5,16 +5,17 @@
 #include "lib/state/launched.h"
 
 #include "util/envnames.h"
+#include "util/parse.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 bool
 launched_is_on (const char *variable)
 {
     const char *text = getenv (variable);
-    return text && (!strcasecmp (text, "true") || !strcmp (text, "1"));
+    bool is_on;
+    return text && parse_bool (text, &is_on) == PARSE_OK && is_on;
 }
 
 enum accel_status

@@ -12,6 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+static uint64_t
+number (uint64_t asked, uint64_t launched)
+{
+    return asked ? asked : launched;
+}
+
+/* What is left open is what the launcher was asked for. */
+static void
+set_numbers (struct model_sharding *sharding, const struct accel_sharding_options *options)
+{
+    const struct launched_sharding *launched = &sharding->launched;
+    sharding->min_num_params = number (options->min_num_params, launched->min_num_params);
+    sharding->group_size = number (options->group_size, launched->group_size);
+    sharding->prefetch_layers = number (options->prefetch_layers, launched->prefetch_layers);
+    sharding->max_live_params = number (options->max_live_params, launched->max_live_params);
+}
+
 static enum accel_status
 copy_path (char **to, const char *from, struct accel_error *err)
 {
@@ -65,13 +82,8 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
         return status;
     model->sharding.is_set = true;
     model->sharding.asked = options->strategy;
-    model->sharding.min_num_params
-        = options->min_num_params ? options->min_num_params : model->sharding.launched.min_num_params;
     model->sharding.shares = options->share_parameters;
-    model->sharding.group_size = options->group_size;
-    model->sharding.prefetch_layers = options->prefetch_layers;
-    model->sharding.max_live_params
-        = options->max_live_params ? options->max_live_params : model->sharding.launched.max_live_params;
+    set_numbers (&model->sharding, options);
     return ACCEL_OK;
 }
 

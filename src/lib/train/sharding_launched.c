@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/state/launched.h"
 #include "util/envnames.h"
+#include "util/parse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,13 @@ read_deepspeed (struct launched_sharding *launched, struct accel_error *err)
 
 /* ---- FSDP ---- */
 
+static bool
+has_version_2 (void)
+{
+    const char *version = getenv (ENV_FSDP_VERSION);
+    return version && !strcmp (version, "2");
+}
+
 /* It divides everything unless it is told otherwise: in version 2, by whether parameters stay whole between a forward
  * and a backward pass. */
 static enum accel_sharding
@@ -95,9 +103,8 @@ strategy_of_fsdp (void)
                 { "NO_SHARD", "3", ACCEL_SHARDING_NONE },
                 { "HYBRID_SHARD", "4", ACCEL_SHARDING_HYBRID_SHARD },
                 { "HYBRID_SHARD_ZERO2", "5", ACCEL_SHARDING_HYBRID_SHARD_ZERO2 } };
-    const char *text = getenv (ENV_FSDP_STRATEGY), *version = getenv (ENV_FSDP_VERSION);
-    const char *reshards = getenv (ENV_FSDP_RESHARD);
-    if (version && !strcmp (version, "2"))
+    const char *text = getenv (ENV_FSDP_STRATEGY), *reshards = getenv (ENV_FSDP_RESHARD);
+    if (has_version_2 ())
         return !reshards || !*reshards || launched_is_on (ENV_FSDP_RESHARD) ? ACCEL_SHARDING_FULL_SHARD
                                                                             : ACCEL_SHARDING_SHARD_GRAD_OP;
     for (size_t i = 0; text && i < sizeof all / sizeof *all; i++)
@@ -106,13 +113,42 @@ strategy_of_fsdp (void)
     return ACCEL_SHARDING_FULL_SHARD;
 }
 
-/* Its offloading is to host memory. */
+/* Its offloading is to host memory.  Only version 1 can be asked not to gather ahead, for each kind of pass. */
 static void
 read_fsdp (struct launched_sharding *launched)
 {
+    const char *prefetch = getenv (ENV_FSDP_BACKWARD_PREFETCH);
     launched->strategy = strategy_of_fsdp ();
     if (launched_is_on (ENV_FSDP_OFFLOAD))
         launched->offload_optimizer = launched->offload_param = ACCEL_OFFLOAD_CPU;
+    if (!has_version_2 () && prefetch && !strcasecmp (prefetch, "NO_PREFETCH")
+        && !launched_is_on (ENV_FSDP_FORWARD_PREFETCH))
+        launched->prefetch_layers = ACCEL_NONE;
+}
+
+/* ---- groups ---- */
+
+/* accel_open() refuses what is not a number. */
+static uint64_t
+size_of (const char *variable)
+{
+    const char *text = getenv (variable);
+    int64_t size = 1;
+    return text && parse_int64 (text, 1, INT32_MAX, &size) == PARSE_OK ? (uint64_t) size : 1;
+}
+
+/* What shards a model are groups, and with version 2 of FSDP, replicas are asked for by their number alone. */
+static void
+read_groups (struct launched_sharding *launched)
+{
+    uint64_t shards = launched_is_on (ENV_USE_PARALLELISM) ? size_of (ENV_PARALLELISM_DP_SHARD_SIZE) : 1;
+    if (shards == 1)
+        return;
+    launched->group_size = shards;
+    if (size_of (ENV_PARALLELISM_DP_REPLICATE_SIZE) == 1 || !launched_is_on (ENV_USE_FSDP) || !has_version_2 ())
+        return;
+    launched->strategy = launched->strategy == ACCEL_SHARDING_FULL_SHARD ? ACCEL_SHARDING_HYBRID_SHARD
+                                                                         : ACCEL_SHARDING_HYBRID_SHARD_ZERO2;
 }
 
 /* ---- all ---- */
@@ -128,7 +164,10 @@ sharding_read_launched (struct accel_model *model, struct accel_error *err)
         status = read_deepspeed (launched, err);
     else if (launched_is_on (ENV_USE_FSDP))
         read_fsdp (launched);
+    read_groups (launched);
     model->sharding.min_num_params = launched->min_num_params;
+    model->sharding.group_size = launched->group_size;
+    model->sharding.prefetch_layers = launched->prefetch_layers;
     model->sharding.max_live_params = launched->max_live_params;
     return status;
 }

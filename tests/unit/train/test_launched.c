@@ -3,8 +3,8 @@
 #include <config.h>
 
 #include "lib/train/model_object.h"
+#include "tests/ranks.h"
 #include "tests/scratch.h"
-#include "tests/tap.h"
 #include "util/envnames.h"
 
 #include <accel/accumulate.h>
@@ -16,42 +16,62 @@
 #define ZERO(...) "{\"zero_optimization\": {" __VA_ARGS__ "}}"
 #define BESIDE_ZERO(...) "{\"zero_optimization\": {}, " __VA_ARGS__ "}"
 
+#define FSDP ENV_USE_FSDP "=true "
+#define GRID(replicas, shards)                                                                        \
+    ENV_USE_PARALLELISM "=true " ENV_PARALLELISM_DP_REPLICATE_SIZE "=" #replicas " " ENV_PARALLELISM_DP_SHARD_SIZE \
+                        "=" #shards
+#define STRATEGY(number) "strategy " #number ", states 1 -, parameters 1 -, from 0, live 0, "
+#define FULL STRATEGY (4)
+#define WHOLE "groups 0, ahead 0"
+
 static const struct row {
     const char *file;        /* NULL: there is none */
     const char *environment; /* NAME=VALUE, separated by blanks */
     const char *wanted;
 } rows[] = {
-    { NULL, "", "strategy 1, states 1 -, parameters 1 -, from 0, live 0" },
-    { NULL, DEEPSPEED, "strategy 3, states 1 -, parameters 1 -, from 0, live 0" },
-    { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=none", "strategy 3, states 1 -, parameters 1 -, from 0, live 0" },
-    { ZERO ("\"stage\": 3"), "", "strategy 1, states 1 -, parameters 1 -, from 0, live 0" },
-    { ZERO ("\"stage\": 3"), DEEPSPEED, "strategy 4, states 1 -, parameters 1 -, from 0, live 0" },
-    { ZERO ("\"stage\": 1"), DEEPSPEED ENV_ZERO_STAGE "=3", "strategy 2, states 1 -, parameters 1 -, from 0, live 0" },
-    { ZERO ("\"stage\": \"auto\""), DEEPSPEED ENV_ZERO_STAGE "=3",
-      "strategy 4, states 1 -, parameters 1 -, from 0, live 0" },
-    { ZERO ("\"stage\": \"auto\""), DEEPSPEED, "strategy 3, states 1 -, parameters 1 -, from 0, live 0" },
-    { ZERO (), DEEPSPEED ENV_ZERO_STAGE "=3", "strategy 1, states 1 -, parameters 1 -, from 0, live 0" },
+    { NULL, "", STRATEGY (1) WHOLE },
+    { NULL, DEEPSPEED, STRATEGY (3) WHOLE },
+    { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=none", STRATEGY (3) WHOLE },
+    { ZERO ("\"stage\": 3"), "", STRATEGY (1) WHOLE },
+    { ZERO ("\"stage\": 3"), DEEPSPEED, STRATEGY (4) WHOLE },
+    { ZERO ("\"stage\": 1"), DEEPSPEED ENV_ZERO_STAGE "=3", STRATEGY (2) WHOLE },
+    { ZERO ("\"stage\": \"auto\""), DEEPSPEED ENV_ZERO_STAGE "=3", STRATEGY (4) WHOLE },
+    { ZERO ("\"stage\": \"auto\""), DEEPSPEED, STRATEGY (3) WHOLE },
+    { ZERO (), DEEPSPEED ENV_ZERO_STAGE "=3", STRATEGY (1) WHOLE },
     { ZERO ("\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": true}, "
             "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/d\"}"),
-      DEEPSPEED, "strategy 4, states 2 -, parameters 3 /d, from 0, live 0" },
+      DEEPSPEED, "strategy 4, states 2 -, parameters 3 /d, from 0, live 0, groups 0, ahead 0" },
     { ZERO ("\"stage\": 3, \"offload_optimizer\": {\"nvme_path\": \"\\u002fe\", \"device\": \"nvme\"}, "
             "\"offload_param\": null"),
-      DEEPSPEED ENV_OFFLOAD_PARAM "=cpu", "strategy 4, states 3 /e, parameters 1 -, from 0, live 0" },
+      DEEPSPEED ENV_OFFLOAD_PARAM "=cpu",
+      "strategy 4, states 3 /e, parameters 1 -, from 0, live 0, groups 0, ahead 0" },
     { ZERO ("\"stage\": 3, \"offload_optimizer\": {\"device\": \"auto\", \"nvme_path\": \"auto\"}, "
             "\"offload_param\": {\"device\": \"auto\"}"),
       DEEPSPEED ENV_OFFLOAD_OPTIMIZER "=nvme " ENV_OFFLOAD_OPTIMIZER_PATH "=/f " ENV_OFFLOAD_PARAM "=cpu",
-      "strategy 4, states 3 /f, parameters 2 -, from 0, live 0" },
+      "strategy 4, states 3 /f, parameters 2 -, from 0, live 0, groups 0, ahead 0" },
     { ZERO ("\"stage\": 3, \"stage3_max_live_parameters\": 1e9, \"stage3_param_persistence_threshold\": 1e5"),
-      DEEPSPEED, "strategy 4, states 1 -, parameters 1 -, from 100000, live 1000000000" },
-    { ZERO ("\"stage\": 2, \"stage3_param_persistence_threshold\": 1e5"), DEEPSPEED,
-      "strategy 3, states 1 -, parameters 1 -, from 0, live 0" },
+      DEEPSPEED, "strategy 4, states 1 -, parameters 1 -, from 100000, live 1000000000, groups 0, ahead 0" },
+    { ZERO ("\"stage\": 2, \"stage3_param_persistence_threshold\": 1e5"), DEEPSPEED, STRATEGY (3) WHOLE },
     { "{\"train_batch_size\": \"auto\", \"steps_per_print\": Infinity, \"other\": [{\"stage\": 1}, -1.5e-3], "
       "\"zero_optimization\": {\"stage\": 1, \"other\": {\"device\": 7}}, \"zero_optimization.stage\": 2}",
-      DEEPSPEED, "strategy 2, states 1 -, parameters 1 -, from 0, live 0" },
+      DEEPSPEED, STRATEGY (2) WHOLE },
     { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=eyJ6ZXJvX29wdGltaXphdGlvbiI6eyJzdGFnZSI6MX19",
-      "strategy 2, states 1 -, parameters 1 -, from 0, live 0" },
-    { NULL, ENV_USE_FSDP "=true " ENV_FSDP_OFFLOAD "=true",
-      "strategy 4, states 2 -, parameters 2 -, from 0, live 0" },
+      STRATEGY (2) WHOLE },
+    { NULL, FSDP ENV_FSDP_OFFLOAD "=true",
+      "strategy 4, states 2 -, parameters 2 -, from 0, live 0, groups 0, ahead 0" },
+    { NULL, FSDP ENV_FSDP_BACKWARD_PREFETCH "=no_prefetch " ENV_FSDP_FORWARD_PREFETCH "=false",
+      FULL "groups 0, ahead none" },
+    { NULL, FSDP ENV_FSDP_BACKWARD_PREFETCH "=NO_PREFETCH " ENV_FSDP_FORWARD_PREFETCH "=true", FULL WHOLE },
+    { NULL, FSDP ENV_FSDP_BACKWARD_PREFETCH "=BACKWARD_POST", FULL WHOLE },
+    { NULL, FSDP ENV_FSDP_VERSION "=2 " ENV_FSDP_BACKWARD_PREFETCH "=NO_PREFETCH", FULL WHOLE },
+    { NULL, FSDP ENV_PARALLELISM_DP_SHARD_SIZE "=4", FULL WHOLE },
+    { NULL, FSDP GRID (2, 4), FULL "groups 4, ahead 0" },
+    { NULL, FSDP ENV_FSDP_VERSION "=2 " GRID (1, 4), FULL "groups 4, ahead 0" },
+    { NULL, FSDP ENV_FSDP_VERSION "=2 " GRID (2, 1), FULL WHOLE },
+    { NULL, FSDP ENV_FSDP_VERSION "=2 " GRID (2, 4), STRATEGY (5) "groups 4, ahead 0" },
+    { NULL, FSDP ENV_FSDP_VERSION "=2 " ENV_FSDP_RESHARD "=false " GRID (2, 4), STRATEGY (6) "groups 4, ahead 0" },
+    { NULL, GRID (2, 4), STRATEGY (1) "groups 4, ahead 0" },
+    { NULL, DEEPSPEED ENV_ZERO_STAGE "=3 " GRID (2, 4), FULL "groups 4, ahead 0" },
 }, jobs[] = {
     { NULL, "", "1 passes, norm inf, no" },
     { NULL, ENV_GRADIENT_ACCUMULATION_STEPS "=auto", "1 passes, norm inf, no" },
@@ -149,11 +169,13 @@ test_models (void)
         struct accel_model *model = make_model ();
         surround (&rows[i], false);
         const struct model_sharding *its = &model->sharding;
-        snprintf (got, sizeof got, "strategy %d, states %d %s, parameters %d %s, from %llu, live %llu",
+        snprintf (got, sizeof got, "strategy %d, states %d %s, parameters %d %s, from %llu, live %llu, groups %llu, "
+                  "ahead %s",
                   (int) its->launched.strategy, (int) its->launched.offload_optimizer,
                   or_dash (its->launched.optimizer_path), (int) its->launched.offload_param,
                   or_dash (its->launched.param_path), (unsigned long long) its->min_num_params,
-                  (unsigned long long) its->max_live_params);
+                  (unsigned long long) its->max_live_params, (unsigned long long) its->group_size,
+                  its->prefetch_layers == ACCEL_NONE ? "none" : its->prefetch_layers ? "some" : "0");
         is_text (got, rows[i].wanted, rows[i].file ? rows[i].file : rows[i].environment);
         accel_model_destroy (model);
     }
@@ -199,6 +221,23 @@ test_program (void)
     surround (&silent, false);
 }
 
+/* The grid of a parallelism_config makes groups. */
+static void
+divide_in_groups (struct accel *acc)
+{
+    static int64_t shape[] = { 9000 };
+    DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    DLTensor grad = data;
+    struct accel_parameter parameter = { "w", &data, &grad };
+    struct accel_error err;
+    struct accel_model *model;
+    rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
+    rank_must (accel_prepare (acc, &err, model), &err);
+    right (accel_model_sharding (model) == ACCEL_SHARDING_HYBRID_SHARD && model->sharding.size == 2,
+           "strategy %d in groups of %d", (int) accel_model_sharding (model), model->sharding.size);
+    accel_model_destroy (model);
+}
+
 static void
 test_broken (void)
 {
@@ -225,5 +264,9 @@ main (void)
     test_jobs ();
     test_program ();
     test_broken ();
+    static const struct row grid = { NULL, FSDP ENV_FSDP_VERSION "=2 " GRID (2, 2), "" };
+    surround (&grid, true);
+    as_ranks (4, "replicas of shards", divide_in_groups);
+    surround (&grid, false);
     return done_testing ();
 }
