@@ -316,6 +316,7 @@ function __accelerate_flags
                 --bind\t'which CPUs each rank may run on' \
                 --cpu_backend\t'what PyTorch programs communicate with on CPUs' \
                 --total_batch_size\t'samples per optimizer step, over all processes' \
+                --share_parameters\t'one copy of the parameters for all processes of a host' \
                 --no_progress\t'do not show the progress of long saves and loads' \
                 --failure_report\t'write a JSON report of how the job ended' \
                 --resume\t'continue from the newest complete checkpoint in this folder' \
@@ -336,9 +337,9 @@ function __accelerate_flags
                 --batch_size\t'sequences at a time, for --context_length' \
                 --training\t'also estimate training with each optimizer' \
                 --sharding\t'also estimate training by native programs, per ZeRO stage' \
-                --share_parameters\t'one copy of the parameters for all processes, for --sharding' \
                 --follow_links\t'accept shards that are symbolic links' \
-                --json\t'print JSON'
+                --json\t'print JSON' \
+                --share_parameters\t'one copy of the parameters for all processes of a host'
         case inspect
             printf '%s\n' \
                 --diff\t'compare two checkpoints' \
@@ -500,6 +501,7 @@ function __accelerate_flags
                 --report_bindings\t'print CPUs, NUMA node, device and threads of each rank' \
                 --cpu_backend\t'what PyTorch programs communicate with on CPUs' \
                 --total_batch_size\t'samples per optimizer step, over all processes' \
+                --share_parameters\t'one copy of the parameters for all processes of a host' \
                 --no_progress\t'do not show the progress of long saves and loads' \
                 --failure_report\t'write a JSON report of how the job ended' \
                 --resume\t'continue from the newest complete checkpoint in this folder' \

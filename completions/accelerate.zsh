@@ -261,6 +261,7 @@ _accelerate () {
             '--bind:which CPUs each rank may run on'
             '--cpu_backend:what PyTorch programs communicate with on CPUs'
             '--total_batch_size:samples per optimizer step, over all processes'
+            '--share_parameters:one copy of the parameters for all processes of a host'
             '--no_progress:do not show the progress of long saves and loads'
             '--failure_report:write a JSON report of how the job ended'
             '--resume:continue from the newest complete checkpoint in this folder'
@@ -289,9 +290,9 @@ _accelerate () {
             '--batch_size:sequences at a time, for --context_length'
             '--training:also estimate training with each optimizer'
             '--sharding:also estimate training by native programs, per ZeRO stage'
-            '--share_parameters:one copy of the parameters for all processes, for --sharding'
             '--follow_links:accept shards that are symbolic links'
             '--json:print JSON'
+            '--share_parameters:one copy of the parameters for all processes of a host'
         )
         valued=(num_processes mixed_precision zero_stage library_name dtypes context_length batch_size)
         free=(@files)
@@ -465,6 +466,7 @@ _accelerate () {
             '--report_bindings:print CPUs, NUMA node, device and threads of each rank'
             '--cpu_backend:what PyTorch programs communicate with on CPUs'
             '--total_batch_size:samples per optimizer step, over all processes'
+            '--share_parameters:one copy of the parameters for all processes of a host'
             '--no_progress:do not show the progress of long saves and loads'
             '--failure_report:write a JSON report of how the job ended'
             '--resume:continue from the newest complete checkpoint in this folder'

@@ -27,16 +27,18 @@ enum accel_offload {
     ACCEL_OFFLOAD_NVME,    /**< in a file on a disk, of any kind */
 };
 
-/** See accel_model_set_sharding(); equal on all ranks, but for the folders. */
+/** See accel_model_set_sharding(); equal on all ranks, but for the folders.  A number that is 0 may also be in
+ *  DeepSpeed's configuration file. */
 struct accel_sharding_options {
     enum accel_sharding strategy; /**< 0: ACCEL_SHARDING_DEFAULT */
     uint64_t min_num_params;      /**< smaller parameters (elements) are not divided; 0: 1024 for each process */
     bool share_parameters;        /**< one copy of the parameters for all processes of a host, if all of them, or of a
-                                       group, are on one: see below */
+                                       group, are on one: see below; false: if the launcher was asked for it */
     uint64_t group_size; /**< hybrid strategies: processes of a group, which have consecutive ranks, or rows of the grid
-                              of tensor parallelism; 0: those of a host, of which all must have as many */
+                              of tensor parallelism; 0: the launcher's dp_shard_size, else those of a host, of which all
+                              must have as many */
     uint64_t prefetch_layers; /**< stage 3: so many layers are gathered ahead; 0: 1, if there is a CPU for it (`overlap`
-                                   of accel_ddp_options); ACCEL_NONE: none */
+                                   of accel_ddp_options) and the launcher was not asked for none; ACCEL_NONE: none */
     uint64_t max_live_params; /**< stage 3: layers are not gathered ahead if this process would have more elements of
                                    whole parameters then; 0: any number */
     enum accel_offload offload_optimizer_device; /**< for states of optimizers and float32 masters, with or without a

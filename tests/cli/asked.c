@@ -21,6 +21,7 @@ main (int argc, char **argv)
     struct accel_model *model = NULL;
     struct accel_optimizer *optimizer = NULL;
     struct accel_error err = { 0 };
+    const void *before;
     enum accel_status status = accel_open (&acc, NULL, &err);
     if (!status)
         status = accel_model_create (&model, &parameter, 1, &err);
@@ -28,11 +29,13 @@ main (int argc, char **argv)
         status = accel_model_set_sharding (model, &(struct accel_sharding_options){ 0 }, &err);
     if (!status)
         status = accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err);
+    before = data.data;
     if (!status)
         status = accel_prepare (acc, &err, model, optimizer);
     if (!status && accel_is_main_process (acc))
-        printf ("%s, %u passes, norm %g, %s\n", strategies[accel_model_sharding (model)],
-                accel_gradient_accumulation_steps (acc), accel_gradient_clipping (acc), accel_mixed_precision (acc));
+        printf ("%s, %u passes, norm %g, %s%s\n", strategies[accel_model_sharding (model)],
+                accel_gradient_accumulation_steps (acc), accel_gradient_clipping (acc), accel_mixed_precision (acc),
+                data.data == before ? "" : ", shared");
     if (status)
         fprintf (stderr, "%s\n", err.text);
     accel_optimizer_destroy (optimizer);

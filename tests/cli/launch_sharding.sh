@@ -9,7 +9,8 @@ asked=$builddir/tests/cli/asked
 
 # launched OPTIONS ...: what rank 0 of two has got
 launched () {
-    timeout "$patience" "$accelerate" launch --num_processes 2 --no_python "$@" "$asked"
+    # shellcheck disable=SC2086
+    timeout "$patience" "$accelerate" launch --num_processes 2 --no_python "$@" $asked
 }
 
 cat >ds.json <<END
@@ -45,4 +46,11 @@ test_expect_success 'FSDP 2 with replicas of shards' '
     launched --num_processes 4 --use_fsdp --fsdp_version 2 --use_parallelism_config \
         --parallelism_config_dp_replicate_size 2 --parallelism_config_dp_shard_size 2 >out 2>err && cat out err &&
     grep -x "HYBRID_SHARD, 1 passes, norm inf, no" out'
+test_expect_success 'one copy of the parameters, if the program follows addresses' '
+    launched --use_fsdp --share_parameters >out 2>err && cat out err &&
+    grep -x "FULL_SHARD, 1 passes, norm inf, no, shared" out && ! grep share_parameters err'
+asked="$asked silent"
+test_expect_success 'a program that says nothing keeps its memory' '
+    launched --use_fsdp --share_parameters >out 2>err && cat out err && grep -x "FULL_SHARD, 1 passes, norm inf, no" out &&
+    grep "share_parameters has no effect: it changes addresses" err'
 test_done

@@ -373,6 +373,15 @@ const struct option options[] = {
              "another number of processes: passes = N / (batch size * processes), which must be a whole number. See "
              "accel_accumulate(3). Other programs ignore it." },
 
+    { .key = "share_parameters", OPT_FLAG (share_parameters), .group = GROUP_OURS,
+      .commands = COMMAND_LAUNCH | COMMAND_ESTIMATE_MEMORY, .properties = PROPERTY_FILE | PROPERTY_EXTENSION,
+      .env = "ACCELERATE_SHARE_PARAMETERS", .spelling = SPELL_TRUE_IF_ON, .paths = S | M | T | D | P,
+      .help = "one copy of the parameters for all processes of a host",
+      .doc = "The processes of a host have one copy of the parameters of a sharded model, in memory that all of them "
+             "map. estimate-memory: with --sharding, all processes are on one host. launch: for programs that call "
+             "accel_model_set_sharding(), and so follow addresses that change; see accel_sharding(3). Other programs "
+             "ignore it." },
+
     { .key = "no_progress", OPT_FLAG (no_progress), .group = GROUP_OURS, .commands = COMMAND_LAUNCH,
       .properties = PROPERTY_FILE | PROPERTY_EXTENSION, .env = "ACCEL_NO_PROGRESS", .spelling = SPELL_ONE_IF_ON,
       .paths = S | M | T | D | P,

@@ -40,8 +40,3 @@
       .help = "also estimate training by native programs, per ZeRO stage",
       .doc = "Also estimate training by native programs, with AdamW and --mixed_precision, in each stage of ZeRO as "
              "accel_sharding(3) divides the model: by 1, 2, 4 and so on processes, and by --num_processes." },
-
-    { .key = "share_parameters", OPT_FLAG (share_parameters), .group = GROUP_GENERAL,
-      .commands = COMMAND_ESTIMATE_MEMORY, .properties = PROPERTY_EXTENSION,
-      .help = "one copy of the parameters for all processes, for --sharding",
-      .doc = "With --sharding: all processes are on one host, and have one copy of the parameters." },

@@ -60,6 +60,7 @@ struct launched_sharding {
     enum accel_offload offload_optimizer, offload_param; /* nor this */
     char *optimizer_path, *param_path;                   /* folders; NULL: none */
     uint64_t min_num_params, group_size, prefetch_layers, max_live_params;
+    bool shares;
 };
 
 /** What is divided among processes (sharding.h). */

@@ -261,8 +261,13 @@ sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_
             comm_give_up (accel_world (acc), "cannot allocate memory for the parameters of a model");
         return status;
     }
-    if (status || !sharding_is_on (model) || !model->sharding.shares)
+    if (status || !sharding_is_on (model))
         return status;
+    if (model->sharding.launched.shares && !model->sharding.is_set)
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "--share_parameters has no effect: it changes addresses, and a "
+                          "program that follows them calls accel_model_set_sharding");
+    if (!model->sharding.shares)
+        return ACCEL_OK;
     if (is_on_host)
         status = shared_begin (model, acc, site, err);
     if (!status && !shared_is_on (model) && model->sharding.has_shared) /* rank 0 has the states of what was whole */

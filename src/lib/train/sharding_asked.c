@@ -82,7 +82,8 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
         return status;
     model->sharding.is_set = true;
     model->sharding.asked = options->strategy;
-    model->sharding.shares = options->share_parameters;
+    bool is_in_file = offload_of_parameters (model) == ACCEL_OFFLOAD_NVME;
+    model->sharding.shares = options->share_parameters || (model->sharding.launched.shares && !is_in_file);
     set_numbers (&model->sharding, options);
     return ACCEL_OK;
 }

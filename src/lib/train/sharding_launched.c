@@ -165,6 +165,7 @@ sharding_read_launched (struct accel_model *model, struct accel_error *err)
     else if (launched_is_on (ENV_USE_FSDP))
         read_fsdp (launched);
     read_groups (launched);
+    launched->shares = launched_is_on (ENV_SHARE_PARAMETERS);
     model->sharding.min_num_params = launched->min_num_params;
     model->sharding.group_size = launched->group_size;
     model->sharding.prefetch_layers = launched->prefetch_layers;

@@ -229,9 +229,16 @@ divide_in_groups (struct accel *acc)
     DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
     DLTensor grad = data;
     struct accel_parameter parameter = { "w", &data, &grad };
+    const struct accel_sharding_options in_a_file = { .offload_param_device = ACCEL_OFFLOAD_NVME };
     struct accel_error err;
     struct accel_model *model;
     rank_must (accel_model_create (&model, &parameter, 1, &err), &err);
+    right (!model->sharding.shares, "shared by a program that says nothing");
+    rank_must (accel_model_set_sharding (model, &(struct accel_sharding_options){ 0 }, &err), &err);
+    right (model->sharding.shares, "not shared");
+    rank_must (accel_model_set_sharding (model, &in_a_file, &err), &err);
+    right (!model->sharding.shares, "shared, and in a file");
+    rank_must (accel_model_set_sharding (model, &(struct accel_sharding_options){ 0 }, &err), &err);
     rank_must (accel_prepare (acc, &err, model), &err);
     right (accel_model_sharding (model) == ACCEL_SHARDING_HYBRID_SHARD && model->sharding.size == 2,
            "strategy %d in groups of %d", (int) accel_model_sharding (model), model->sharding.size);
@@ -264,7 +271,7 @@ main (void)
     test_jobs ();
     test_program ();
     test_broken ();
-    static const struct row grid = { NULL, FSDP ENV_FSDP_VERSION "=2 " GRID (2, 2), "" };
+    static const struct row grid = { NULL, FSDP ENV_FSDP_VERSION "=2 " ENV_SHARE_PARAMETERS "=true " GRID (2, 2), "" };
     surround (&grid, true);
     as_ranks (4, "replicas of shards", divide_in_groups);
     surround (&grid, false);
