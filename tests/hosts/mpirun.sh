@@ -37,6 +37,38 @@ test_expect_success 'each rank has the variables of MPI, with the numbers that t
     launch --starter mpirun --hosts host1:2,host2:1,host3:1 ./variables >out && sort out | diff expected - &&
     all_clean host1 host2 host3
 '
+# What Open MPI reads on each host; host3 has a device of Omni-Path.
+write_parameters () {
+    printf "%s\n" "# mtl = none" "mtl = psm" " mtl=^ofi,cm  " >one && echo "mtl = ofi,psm2" >two &&
+        printf "%s\n" "mtl_base_verbose = 0" "mtl = ^" >three &&
+        for i in 1:one 2:two 3:three; do
+            on "host${i%:*}" sh -c "mkdir -p /run/home/.openmpi && cp ${i#*:} /run/home/.openmpi/mca-params.conf" || return 1
+        done
+}
+remove_parameters () {
+    for i in 1 2 3; do
+        on "host$i" rm /run/home/.openmpi/mca-params.conf || return 1
+    done
+}
+add_device () {
+    on host3 sh -c "mkdir -p /run/dev/shm && cp -a /dev/null /dev/urandom /run/dev && touch /run/dev/hfi1_0 &&
+        mount --bind /run/dev /dev"
+}
+# transports [NAME=VALUE...]: what each rank must not load
+transports () {
+    on host1 env HOME=/run/home "$@" timeout -k 10 $patience "$accelerate" launch --cpu --starter mpirun \
+        --hosts host1,host2,host3 sh -c "echo \$(hostname) \${OMPI_MCA_mtl-all}" >out && sort out
+}
+if [ -e /etc/openmpi/openmpi-mca-params.conf ] || [ -e /etc/openmpi-x86_64/openmpi-mca-params.conf ]; then
+test_expect_success 'no rank loads a transport for a device that its host lacks' '
+    write_parameters && add_device && transports >said &&
+    printf "%s\n" "host1 ^ofi,cm,psm,psm2" "host2 all" "host3 ^psm" | diff - said
+'
+test_expect_success 'unless the user has chosen transports' '
+    transports OMPI_MCA_mtl=^cm >said && printf "%s\n" "host1 ^cm" "host2 ^cm" "host3 ^cm" | diff - said &&
+    remove_parameters && on host3 umount /dev && all_clean host1 host2 host3
+'
+fi
 # How Open MPI 5 calls mpirun's process, a daemon, and their folders.
 head_of_mpi=mpirun daemon=orted folders='/run/ompi.*'
 if grep -q "Open MPI) [5-9]" version; then

@@ -41,6 +41,14 @@ void ompi_session_remove_of (pid_t pid);
 
 void ompi_session_release (struct ompi_session *session);
 
+/* ompi_transports.c */
+
+/** Add a variable that keeps Open MPI from loading transports for devices that this host lacks, which would take
+ *  100 ms each, to the variables of the rank that this process is started for.  Nothing is added if another MPI has
+ *  started it, or the user has chosen transports by that variable, or by a list in a file of parameters.
+ *  @param daemon  the process of MPI that has started this one  @param[in,out] variables  NAME=VALUE */
+void ompi_transports_exclude (pid_t daemon, struct strlist *variables);
+
 /* proxy.c: both sides of the socket between MPI proxies and agents. */
 
 enum { MPI_PROXY_NAME_BYTES = 48 }; /* with the terminating 0 */

@@ -89,6 +89,7 @@ static void
 put_all (struct strbuf *out, int64_t attempt)
 {
     AUTO_STRLIST struct strlist variables = { 0 };
+    ompi_transports_exclude (getppid (), &variables);
     for (char **item = environ; *item; item++)
         if (is_of_mpi (*item))
             strlist_add (&variables, *item);
