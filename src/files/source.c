@@ -98,7 +98,7 @@ source_read (const struct source *source, uint64_t offset, void *into, size_t le
         return read_map (source, offset, into, length, err);
     unsigned char *at = into;
     while (length) {
-        ssize_t got = pread (source->fd, at, length < READ_MOST ? length : READ_MOST, (off_t) offset);
+        ssize_t got = memory_read (source->fd, at, length < READ_MOST ? length : READ_MOST, (off_t) offset);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /** Where every such array begins at a multiple of: a cache line, and the widest vectors. */
 enum { MEMORY_ALIGNMENT = 64 };
@@ -56,5 +57,13 @@ void memory_change (void *to, const void *from, size_t bytes);
  * malloc(), which begins 16 bytes after one.
  */
 void memory_copy (void *to, const void *from, size_t bytes);
+
+/**
+ * pread(), without that trap, which is in the kernel's copies, too: a file in memory, or in the page cache, begins
+ * where a page does.  There, fewer bytes than asked for come at a time.
+ *
+ * @return how many, or -1 with errno
+ */
+ssize_t memory_read (int fd, void *to, size_t bytes, off_t from);
 
 #endif

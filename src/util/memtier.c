@@ -4,6 +4,7 @@
 
 #include "util/memtier.h"
 
+#include "util/memory.h"
 #include "util/procfs.h"
 
 #include <errno.h>
@@ -118,7 +119,7 @@ int
 memtier_read (const struct memtier *memtier, void *bytes, size_t length, uint64_t at)
 {
     for (char *next = bytes; length;) {
-        ssize_t some = pread (memtier->fd, next, length, (off_t) at);
+        ssize_t some = memory_read (memtier->fd, next, length, (off_t) at);
         if (some == 0) /* nothing is behind the end of the file */
             errno = EINVAL;
         if (some == 0 || (some < 0 && errno != EINTR))

@@ -521,33 +521,6 @@ test_foreign_files (void)
     }
 }
 
-/* Around all lengths at which it does something else, every distance within a page's first lines. */
-static void
-test_copies (void)
-{
-    static const size_t lengths[] = { 0, 1, 31, 255, 256, 257, 511, 512, 513, 4095, 4096, 4097, 20001 };
-    enum { PAGE = 4096, MOST = 20001 + 2 * PAGE };
-    unsigned char *from = memory_create (MOST), *to = memory_create (MOST);
-    bool same = from && to, kept = same;
-    for (size_t i = 0; same && i < MOST; i++)
-        from[i] = (unsigned char) (i % 251);
-    for (size_t distance = 0; same && distance < 70; distance++)
-        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-            size_t here = ((uintptr_t) from + distance + PAGE - (uintptr_t) to % PAGE) % PAGE + 1, length = lengths[i];
-            memset (to, 255, MOST);
-            memory_copy (to + here, from + 1, length);
-            same = same && !memcmp (to + here, from + 1, length);
-            kept = kept && to[here - 1] == 255 && to[here + length] == 255;
-        }
-    ok (same && kept, "copies at every distance are whole, and no more");
-    AUTO_FREE void *large = memory_create (5 << 20);
-    ok (large && (uintptr_t) large % (2 << 20) == 0, "large memory begins with a large page");
-    AUTO_FREE void *none = memory_create (0);
-    ok (none && !memory_create (SIZE_MAX), "no bytes are memory, too many are not");
-    free (from);
-    free (to);
-}
-
 /* Segments whose header would lead outside of them, and descriptors that are given back. */
 static void
 test_damaged_segments (void)
@@ -772,7 +745,6 @@ main (void)
     test_foreign_files ();
     test_damaged_segments ();
     test_replacing ();
-    test_copies ();
     test_hashes ();
     test_processes ();
     test_threads ();
