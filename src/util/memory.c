@@ -85,6 +85,12 @@ memory_use_small_pages (void *memory, size_t bytes)
     advise (memory, bytes, page_bytes (), MADV_NOHUGEPAGE);
 }
 
+void
+memory_populate (void *memory, size_t bytes)
+{
+    advise (memory, bytes, page_bytes (), MADV_POPULATE_WRITE);
+}
+
 /* Ranges that touch no huge page are filled at once, others up to the first and from the last. */
 void
 memory_populate_small_pages (void *memory, size_t bytes)
@@ -92,8 +98,8 @@ memory_populate_small_pages (void *memory, size_t bytes)
     void *huge;
     size_t length = whole_pages (memory, bytes, MEMORY_HUGE_PAGE, &huge);
     char *end = (char *) memory + bytes, *first = length ? huge : end;
-    advise (memory, (size_t) (first - (char *) memory), page_bytes (), MADV_POPULATE_WRITE);
-    advise (first + length, (size_t) (end - first) - length, page_bytes (), MADV_POPULATE_WRITE);
+    memory_populate (memory, (size_t) (first - (char *) memory));
+    memory_populate (first + length, (size_t) (end - first) - length);
 }
 
 void

@@ -40,6 +40,10 @@ void memory_use_huge_pages (void *memory, size_t bytes);
  *  each one takes half as long again.  What has been written stays. */
 void memory_populate_small_pages (void *memory, size_t bytes);
 
+/** The same for all of its pages, also before they are read and then written: what is only read has one page of zeros
+ *  for all, and each write to it makes all processors forget a page. */
+void memory_populate (void *memory, size_t bytes);
+
 /** Let all bytes become 0, and give back the pages that are wholly in @p memory.
  *  @param is_ours  it is of memory_create_sparse(); the program's own stays in the files that it may be a map of */
 void memory_forget (void *memory, size_t bytes, bool is_ours);

@@ -7,7 +7,9 @@
 #include "tests/ranks.h"
 #include "tests/tap.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { RANKS = 3, ELEMENTS = 1037 };
 
@@ -61,6 +63,48 @@ act (struct accel *acc)
     accel_model_destroy (model);
 }
 
+/* What has not been touched gets pages if steps will write it, which the comparison reads; what is not trained gets the
+ * page of zeros.  @return bytes of pages that the process has */
+static size_t
+resident_bytes (void)
+{
+    unsigned long all = 0, resident = 0;
+    FILE *file = fopen ("/proc/self/statm", "r");
+    right (file && fscanf (file, "%lu %lu", &all, &resident) == 2, "no /proc/self/statm");
+    if (file)
+        fclose (file);
+    return resident * (size_t) sysconf (_SC_PAGESIZE);
+}
+
+static void
+act_untouched (struct accel *acc)
+{
+    enum { BYTES = 16 << 20, COUNT = BYTES / sizeof (float) };
+    struct accel_error err = { 0 };
+    struct accel_model *model;
+    int64_t shape[] = { COUNT };
+    float *values[2], gradient;
+    DLTensor tensors[2], grad;
+    for (int t = 0; t < 2; t++) {
+        values[t] = mmap (NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        tensors[t] = (DLTensor){ .data = values[t], .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape,
+                                 .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    }
+    grad = tensors[0];
+    grad.data = &gradient; /* no memory for it: only the comparison is of interest */
+    acc->identity.local_world_size = 1;
+    const struct accel_parameter parameters[] = { { "weights", &tensors[0], &grad }, { "buffer", &tensors[1], NULL } };
+    rank_must (accel_model_create (&model, parameters, 2, &err), &err);
+    size_t before = resident_bytes ();
+    rank_must (accel_prepare (acc, &err, model), &err);
+    size_t more = resident_bytes () - before;
+    right (more >= BYTES && more < 2 * (size_t) BYTES, "%zu MiB of pages", more >> 20);
+    right (values[0][0] == 0 && values[0][COUNT - 1] == 0, "other values than rank 0 has");
+    accel_model_destroy (model);
+    for (int t = 0; t < 2; t++)
+        munmap (values[t], BYTES);
+}
+
 int
 main (void)
 {
@@ -79,5 +123,6 @@ main (void)
         *plan = rows[i].plan;
         as_ranks (RANKS, rows[i].what, act);
     }
+    as_ranks (RANKS, "what the comparison reads before steps write it gets pages", act_untouched);
     return done_testing ();
 }

@@ -56,6 +56,8 @@ compare (const struct accel_model *model, struct accel_comm *comm, const struct 
         size_t bytes = accel_tensor_count (data) * tensor_element_bytes (data);
         if (model->owned[i] || model->array || data != model->parameters[i].data)
             memory_use_huge_pages (data->data, bytes); /* ours: what has not been touched, as before a load */
+        else if (model_is_trained (model, i))
+            memory_populate (data->data, bytes); /* a load, or the first step, writes it */
         checksum_add (&sum, data->data, bytes);
     }
     const int64_t mine = (int64_t) checksum_end (&sum);
