@@ -5,6 +5,7 @@
 #include "launch/process/process.h"
 
 #include "util/array.h"
+#include "util/cleanup.h"
 #include "util/procfs.h"
 
 #include <dirent.h>
@@ -14,9 +15,8 @@
 #include <unistd.h>
 
 enum {
-    MOST_LEVELS = 16,      /* of descendants */
+    MOST_LEVELS = 16, /* of descendants */
     MOST_PARENTS = 64,
-    MOST_CHILDREN = 16384, /* bytes of their list, for each thread of a process */
 };
 
 /* Call @visit with the name of each thread of @pid. */
@@ -42,11 +42,16 @@ static void
 add_children (pid_t pid, const char *thread, void *user)
 {
     struct children *children = user;
-    char name[64], text[MOST_CHILDREN], *at = text, *end;
+    AUTO_STRBUF struct strbuf text = { 0 };
+    char name[64], *end;
     snprintf (name, sizeof name, "task/%.20s/children", thread);
-    if (procfs_read (pid, name, text, sizeof text) <= 0)
+    procfs_read_whole (pid, name, &text);
+    if (text.failed || !text.length)
         return;
-    for (long child; (child = strtol (at, &end, 10)) > 0 && end > at; at = end) {
+    for (char *at = text.text; *at; at = end) {
+        long child = strtol (at, &end, 10);
+        if (child <= 0)
+            return;
         pid_t *added = array_room (&children->pids, children->count, sizeof *added);
         if (!added)
             return;

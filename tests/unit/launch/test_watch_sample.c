@@ -2,13 +2,17 @@
 /* What one look at a job sees, who is awaited, and what follows from several looks; also of segments with garbage. */
 #include <config.h>
 
+#include "launch/process/process.h"
 #include "launch/watch/history.h"
 #include "tests/tap.h"
 #include "util/procfs.h"
 
 #include <math.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { RANKS = 4, FIRST = 8 };
@@ -258,9 +262,47 @@ test_values (void)
     history_release (&history);
 }
 
+static int
+wait_to_be_killed (void *unused)
+{
+    (void) unused;
+    pause ();
+    return 0;
+}
+
+/* Their list is longer than what is read of it at a time.  They share our memory, so that they are cheap. */
+static void
+test_many_children (void)
+{
+    enum { MANY = 4000, STACK = 16 << 10 };
+    static pid_t made[MANY];
+    char *stacks = malloc ((size_t) MANY * STACK);
+    pid_t *found = NULL;
+    int count = 0;
+    for (char *stack = stacks; stack && count < MANY; count++) {
+        stack += STACK;
+        made[count] = clone (wait_to_be_killed, stack, CLONE_VM | SIGCHLD, NULL);
+        if (made[count] < 0)
+            break;
+    }
+    size_t seen = process_children (getpid (), &found), right = 0;
+    for (size_t i = 0; i < seen && i < MANY; i++)
+        right += found[i] == made[i];
+    for (int i = 0; i < count; i++)
+        if (kill (made[i], SIGKILL) || waitpid (made[i], NULL, 0) != made[i])
+            exit (1);
+    if (count == MANY)
+        ok (seen == MANY && right == MANY, "%zu of %d children, %zu of them right", seen, count, right);
+    else
+        skip ("children: this user may have only %d", count);
+    free (found);
+    free (stacks);
+}
+
 int
 main (void)
 {
+    test_many_children ();
     test_awaited ();
     test_sample ();
     test_garbage ();
