@@ -90,7 +90,11 @@ accel_parallel_scatter (const struct accel_comm *comm, const DLTensor *from, con
 /**
  * The losses of predicting classes, such as tokens, whose logits are divided among the processes of @p comm: process r
  * has those of classes r * columns to (r + 1) * columns - 1.  All logits of a row are in no process: three numbers
- * of each travel.  Collective over @p comm.  The processor computes: arrays on a GPU are copied to the host and back.
+ * of each travel.  Collective over @p comm.
+ *
+ * Logits on a GPU are computed there, and the host waits for nothing, unless labels or losses are in its own memory:
+ * they are copied then.  A label that is too high is found before anything is sent if the host has labels or losses;
+ * otherwise its row's loss and gradients are NaN, which norms, scalers and whoever reads the loss will see.
  *
  * @param comm            NULL: this process alone
  * @param labels          [rows], the same on all; rows with a negative one have a loss and gradients of 0
@@ -98,7 +102,8 @@ accel_parallel_scatter (const struct accel_comm *comm, const DLTensor *from, con
  * @param[in,out] logits  [rows, columns], float32; become their own gradients, times @p scale.  With a scale of 0, what
  *                        they become has no meaning
  * @param[out] losses     [rows]: -log softmax (logits) [label], the same on all
- * @retval ACCEL_ERR_INVALID  a label is not below the number of classes; found before anything is sent
+ * @retval ACCEL_ERR_INVALID  a label is not below the number of classes; or arrays are on two devices beside the host
+ * @retval ACCEL_ERR_NOMEM    there is no memory for two numbers of each row, or for copies
  */
 #define accel_parallel_cross_entropy(...) accel_parallel_cross_entropy_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status

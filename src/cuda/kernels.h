@@ -6,6 +6,7 @@
 #define CUDA_KERNELS_H
 
 #include "lib/kernels/rules.h"
+#include "lib/kernels/vocabulary.h"
 
 #include <accel/tensor.h>
 
@@ -141,6 +142,12 @@ void cuda_expand (float *values, float *error, const float *p, const float *q, s
 /** @param seed  host; may be NULL */
 void cuda_orthogonalise (float *columns, size_t rows, size_t rank, size_t j, const uint64_t *seed, void *scratch,
                          void *stream);
+
+/** As lib/kernels/vocabulary.h says; pointers in @p rows are on the device. @{ */
+void cuda_vocabulary_find_largest (const struct vocabulary_rows *rows, void *stream);
+void cuda_vocabulary_add_up (const struct vocabulary_rows *rows, void *stream);
+void cuda_vocabulary_finish (const struct vocabulary_rows *rows, void *stream);
+/** @} */
 
 #ifdef __cplusplus
 }

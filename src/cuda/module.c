@@ -484,6 +484,38 @@ note_found (DLDevice device, struct scaler_values *scaler, const uint8_t *found,
         cuda_note_found (scaler, found, last, factors, stream);
 }
 
+/* ---- a vocabulary that is divided ---- */
+
+static void
+find_largest (DLDevice device, const struct vocabulary_rows *rows)
+{
+    VISIT_IN_GRAPH (device);
+    if (gpu)
+        cuda_vocabulary_find_largest (rows, stream);
+}
+
+static void
+add_up (DLDevice device, const struct vocabulary_rows *rows)
+{
+    VISIT_IN_GRAPH (device);
+    if (gpu)
+        cuda_vocabulary_add_up (rows, stream);
+}
+
+static void
+finish (DLDevice device, const struct vocabulary_rows *rows)
+{
+    VISIT_IN_GRAPH (device);
+    if (gpu)
+        cuda_vocabulary_finish (rows, stream);
+}
+
+static const struct memory_vocabulary vocabulary_cuda = {
+    .find_largest = find_largest,
+    .add_up = add_up,
+    .finish = finish,
+};
+
 static const struct memory_live live_cuda = {
     .begin_step = begin_step,
     .note_scale = note_scale,
@@ -539,6 +571,7 @@ static const struct memory memory_cuda = {
     .lists = &lists_cuda,
     .live = &live_cuda,
     .products = &products_cuda,
+    .vocabulary = &vocabulary_cuda,
 };
 
 /* ---- which GPU ---- */

@@ -66,6 +66,12 @@ mirror_take (void *host, void *array, size_t count, DLDevice device)
 }
 
 static inline void
+mirror_end_array (void *array, DLDevice device)
+{
+    memory_of (device)->destroy (device, array);
+}
+
+static inline void
 mirror_end (const DLTensor *tensor)
 {
     memory_of (tensor->device)->destroy (tensor->device, tensor->data);
@@ -91,7 +97,8 @@ mirror_sum (struct accel_comm *comm, DLDevice device, float *values, size_t coun
 #define mirror_get(copy, tensor) ((tensor)->data)
 #define mirror_put(tensor, copy) ((void) (copy))
 #define mirror_move(tensor, device) ((void) (device))
-#define mirror_array(host, count, device) (host)
+#define mirror_array(host, count, device) ((void) (device), (void *) (uintptr_t) (host))
+#define mirror_end_array(array, device) ((void) (array), (void) (device))
 #define mirror_take(host, array, count, device) ((void) (count))
 #define mirror_end(tensor) ((void) (tensor))
 #define mirror_sum(comm, device, values, count, err) \

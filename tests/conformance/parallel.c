@@ -388,14 +388,46 @@ check_pairs (void)
     free (copies[1]);
 }
 
+#ifdef ON_GPU
+#define IS_THERE(labels_are_there, losses_are_there) ((labels_are_there) && (losses_are_there))
+#else
+#define IS_THERE(labels_are_there, losses_are_there) false
+#endif
+
+/* A label that is no class: found by the host if it has labels or losses, and otherwise a loss that is NaN. */
+static void
+check_bad_label (struct accel_comm *tp, size_t columns, bool labels_are_there, bool losses_are_there)
+{
+    const DLDevice device = accel_device (acc);
+    const int32_t labels[] = { 1, VOCAB };
+    float values[2 * VOCAB] = { 0 }, losses[2] = { 0 };
+    float *given = mirror_array (values, 2 * columns, device);
+    void *on_device = labels_are_there ? mirror_array (labels, 2, device) : NULL;
+    float *into = losses_are_there ? mirror_array (losses, 2, device) : losses;
+    enum accel_status status = accel_parallel_cross_entropy (tp, on_device ? on_device : labels, 2, columns, 1, given,
+                                                             into, &err);
+    mirror_take (values, given, 2 * columns, device);
+    if (losses_are_there)
+        mirror_take (losses, into, 2, device);
+    if (on_device)
+        mirror_end_array (on_device, device);
+    if (IS_THERE (labels_are_there, losses_are_there))
+        check (!status && isfinite (losses[0]) && isnan (losses[1]) && isnan (values[columns]) && isfinite (values[0]),
+               "losses of a label that is no class, on a GPU: %g %g", (double) losses[0], (double) losses[1]);
+    else
+        check (status == ACCEL_ERR_INVALID && strstr (err.text, "label 80 of row 1, but there are 80 classes"),
+               "a label that is no class: %s", status ? err.text : "taken");
+}
+
 /* Against losses and gradients in double precision; large logits, because exponentials must not overflow. */
 static void
-check_losses (void)
+check_losses (bool labels_are_there, bool losses_are_there)
 {
     enum { ROWS = 5 };
     struct accel_comm *tp = accel_mesh_comm (accel_device_mesh (acc), "tp");
+    const DLDevice device = accel_device (acc);
     int parts = tp ? accel_comm_size (tp) : 1, own = tp ? accel_comm_rank (tp) : 0, columns = VOCAB / parts;
-    const int32_t labels[ROWS] = { 0, VOCAB - 1, -100, 5, 7 }, bad[] = { VOCAB };
+    const int32_t labels[ROWS] = { 0, VOCAB - 1, -100, 5, 7 };
     float parts_of[ROWS * VOCAB], losses[ROWS];
     double all[ROWS][VOCAB];
     for (int r = 0; r < ROWS; r++)
@@ -405,9 +437,16 @@ check_losses (void)
                 parts_of[r * columns + c % columns] = (float) all[r][c];
         }
     size_t count = (size_t) (ROWS * columns);
-    float *there = mirror_array (parts_of, count, accel_device (acc));
-    TRY (accel_parallel_cross_entropy (tp, labels, ROWS, (size_t) columns, 0.5F, there, losses, &err));
-    mirror_take (parts_of, there, count, accel_device (acc));
+    float *there = mirror_array (parts_of, count, device);
+    void *on_device = labels_are_there ? mirror_array (labels, ROWS, device) : NULL;
+    float *into = losses_are_there ? mirror_array (losses, ROWS, device) : losses;
+    TRY (accel_parallel_cross_entropy (tp, on_device ? on_device : labels, ROWS, (size_t) columns, 0.5F, there, into,
+                                       &err));
+    mirror_take (parts_of, there, count, device);
+    if (losses_are_there)
+        mirror_take (losses, into, ROWS, device);
+    if (on_device)
+        mirror_end_array (on_device, device);
     for (int r = 0; r < ROWS; r++) {
         double sum_exp = 0, most = 100 * r;
         for (int c = 0; c < VOCAB; c++)
@@ -419,8 +458,7 @@ check_losses (void)
             check (fabs (parts_of[r * columns + c % columns] - grad) < 1e-6, "gradient of row %d, class %d", r, c);
         }
     }
-    check (accel_parallel_cross_entropy (tp, bad, 1, (size_t) columns, 0, parts_of, losses, &err) == ACCEL_ERR_INVALID,
-           "a label that is no class");
+    check_bad_label (tp, (size_t) columns, labels_are_there, losses_are_there);
 }
 
 /* ---- what is refused ---- */
@@ -649,7 +687,8 @@ main (int argc, char **argv)
         train (atoi (argv[3]), argv[5], argv[6]);
     } else if (!strcmp (argv[1], "pairs")) {
         check_pairs ();
-        check_losses ();
+        for (int where = 0; where < 4; where++)
+            check_losses (where & 1, where & 2);
     } else if (!strcmp (argv[1], "orders")) {
         check_orders ();
     } else if (!strcmp (argv[1], "refused")) {

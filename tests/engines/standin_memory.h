@@ -234,6 +234,41 @@ standin_orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank
     memory_host.orthogonalise (device, at (device, columns), rows, rank, j, seed);
 }
 
+static struct vocabulary_rows
+rows_at (DLDevice device, const struct vocabulary_rows *rows)
+{
+    struct vocabulary_rows there = *rows;
+    there.labels = at (device, rows->labels);
+    there.logits = at (device, rows->logits);
+    there.losses = at (device, rows->losses);
+    there.sums = at (device, rows->sums);
+    return there;
+}
+
+static void
+standin_find_largest (DLDevice device, const struct vocabulary_rows *rows)
+{
+    const struct vocabulary_rows there = rows_at (device, rows);
+    memory_host.vocabulary->find_largest (device, &there);
+}
+
+static void
+standin_add_up (DLDevice device, const struct vocabulary_rows *rows)
+{
+    const struct vocabulary_rows there = rows_at (device, rows);
+    memory_host.vocabulary->add_up (device, &there);
+}
+
+static void
+standin_finish (DLDevice device, const struct vocabulary_rows *rows)
+{
+    const struct vocabulary_rows there = rows_at (device, rows);
+    memory_host.vocabulary->finish (device, &there);
+}
+
+static const struct memory_vocabulary vocabulary_standin
+    = { .find_largest = standin_find_largest, .add_up = standin_add_up, .finish = standin_finish };
+
 static bool
 standin_owns (const void *address, DLDevice *device)
 {
@@ -268,6 +303,7 @@ static const struct memory memory_standin = {
     .multiply_transposed = standin_multiply_transposed,
     .expand = standin_expand,
     .orthogonalise = standin_orthogonalise,
+    .vocabulary = &vocabulary_standin,
 };
 
 static const DLDevice standin_device = { .device_type = kDLExtDev, .device_id = 1 };

@@ -355,7 +355,7 @@ send_to (int device)
     return status;
 }
 
-/* The way back of what the host computes. */
+/* The way back of the losses, which the host has: labels go there before. */
 static void
 lose_logits (const struct memory *memory)
 {
@@ -365,7 +365,7 @@ lose_logits (const struct memory *memory)
     setenv ("STANDIN_FAIL", "cudaMemcpyAsync:7:2", true); /* the second */
     enum accel_status status = accel_parallel_cross_entropy (NULL, &label, 1, 4, 1, logits, &loss, &err);
     unsetenv ("STANDIN_FAIL");
-    ok (status == ACCEL_ERR_NOMEM, "a gradient that does not reach the GPU is an error: %s", err.text);
+    ok (status == ACCEL_ERR_NOMEM, "a loss that does not come from the GPU is an error: %s", err.text);
     memory->destroy (device, logits);
 }
 

@@ -7,3 +7,4 @@
 #include "cuda/norms.cu"
 #include "cuda/power.cu"
 #include "cuda/rules.cu"
+#include "cuda/vocabulary.cu"

@@ -193,6 +193,21 @@ orthogonalise (const struct memory *memory, DLDevice device, float *const *at)
     return 0;
 }
 
+static double
+vocabulary (const struct memory *memory, DLDevice device, float *const *at)
+{
+    static const int32_t labels[ROWS] = { 0, COLUMNS, 2 * COLUMNS - 1, -1, 5 };
+    const struct vocabulary_rows rows = {
+        .vocabulary = { 0, COLUMNS, 2 * COLUMNS }, .count = ROWS, .labels = (const int32_t *) at[2], .logits = at[0],
+        .losses = at[1], .sums = (struct vocabulary_sums *) at[3], .scale = 0.5F,
+    };
+    memory->write (device, at[2], labels, sizeof labels);
+    memory->vocabulary->find_largest (device, &rows);
+    memory->vocabulary->add_up (device, &rows);
+    memory->vocabulary->finish (device, &rows);
+    return 0;
+}
+
 /* ---- lists: of the first array, and of the second with 16-bit floats ---- */
 
 static void
@@ -281,7 +296,7 @@ static const struct {
     USE (expand, 0),      USE (orthogonalise, 0), USE (list_zero, 7),
     USE (list_unscale, 7), USE (list_norm, 7),   USE (list_scale, 7),
     USE (list_clamp, 7),  USE (list_narrow, 0),  USE (list_update, 0),
-    USE (copy_unless, 0),
+    USE (copy_unless, 0), USE (vocabulary, 0),
 #undef USE
 };
 enum { USES = sizeof uses / sizeof *uses };

@@ -199,6 +199,33 @@ orthogonalise (DLDevice device, float *columns, size_t rows, size_t rank, size_t
     matrix_orthogonalise (columns, rows, rank, j, seed);
 }
 
+static void
+find_largest (DLDevice device, const struct vocabulary_rows *rows)
+{
+    (void) device;
+    vocabulary_find_largest (rows);
+}
+
+static void
+add_up (DLDevice device, const struct vocabulary_rows *rows)
+{
+    (void) device;
+    vocabulary_add_up (rows);
+}
+
+static void
+finish (DLDevice device, const struct vocabulary_rows *rows)
+{
+    (void) device;
+    vocabulary_finish (rows);
+}
+
+static const struct memory_vocabulary vocabulary_host = {
+    .find_largest = find_largest,
+    .add_up = add_up,
+    .finish = finish,
+};
+
 const struct memory memory_host = {
     .host = true,
     .threads = true,
@@ -226,4 +253,5 @@ const struct memory memory_host = {
     .multiply_transposed = multiply_transposed,
     .expand = expand,
     .orthogonalise = orthogonalise,
+    .vocabulary = &vocabulary_host,
 };

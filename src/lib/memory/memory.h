@@ -13,6 +13,7 @@
 #define LIB_MEMORY_MEMORY_H
 
 #include "lib/kernels/rules.h"
+#include "lib/kernels/vocabulary.h"
 
 #include <accel/tensor.h>
 
@@ -76,6 +77,13 @@ struct memory_products {
     bool (*multiply_transposed) (DLDevice device, float *q, const float *values, const float *p, size_t n, size_t m,
                                  size_t rank);
     /** @} */
+};
+
+/** What is computed with a vocabulary that is divided, as kernels/vocabulary.h says. */
+struct memory_vocabulary {
+    void (*find_largest) (DLDevice device, const struct vocabulary_rows *rows);
+    void (*add_up) (DLDevice device, const struct vocabulary_rows *rows);
+    void (*finish) (DLDevice device, const struct vocabulary_rows *rows);
 };
 
 /** What can be done with data in one kind of memory.  Any thread may call the functions, all of which exist unless a
@@ -166,6 +174,8 @@ struct memory {
     const struct memory_live *live;
 
     const struct memory_products *products; /* NULL: there are none */
+
+    const struct memory_vocabulary *vocabulary;
 };
 
 /** The host's: kDLCPU, and what is pinned for CUDA and ROCm. */

@@ -5,140 +5,134 @@
 #include "lib/base/error.h"
 #include "lib/collectives/tensors.h"
 #include "lib/memory/memory.h"
-#include "util/cleanup.h"
 
 #include <accel/parallel.h>
 
-#include <math.h>
-#include <stdlib.h>
-
-/* What travels: the logits of labels, of those who have them, and sums of exponentials. */
-struct row_sums {
-    float label, sum;
+/* An array of the program's, and the same on the device where it is needed. */
+struct array {
+    DLDevice from, to;
+    void *own, *there;
+    size_t bytes;
 };
 
-static float
-largest (const float *row, size_t columns)
+static DLDevice
+locate (const void *address)
 {
-    float most = -INFINITY;
-    for (size_t c = 0; c < columns; c++)
-        most = most >= row[c] ? most : row[c]; /* of a NaN, the sum becomes NaN */
-    return most;
+    DLDevice device = memory_locate (address);
+    return device.device_type ? device : (DLDevice){ .device_type = kDLCPU };
 }
 
-/* Logits become exponentials. */
-static struct row_sums
-add_up (float *row, size_t columns, int64_t label, float most)
+/* @param is_read  it has values already */
+static enum accel_status
+place (struct array *array, const void *own, size_t bytes, DLDevice to, bool is_read, struct accel_error *err)
 {
-    struct row_sums sums = { 0 };
-    double sum = 0;
-    if (label >= 0 && label < (int64_t) columns)
-        sums.label = row[label] - most;
-    for (size_t c = 0; c < columns; c++)
-        sum += (double) (row[c] = expf (row[c] - most));
-    sums.sum = (float) sum;
-    return sums;
+    DLDevice from = locate (own);
+    *array = (struct array){ from, to, (void *) (uintptr_t) own, (void *) (uintptr_t) own, bytes };
+    if (memory_is_same (from, to))
+        return ACCEL_OK;
+    const struct memory *memory = memory_of (to);
+    if (!memory->host && !memory_of (from)->host)
+        return accel_fail (err, ACCEL_ERR_INVALID, "accel_parallel_cross_entropy: arrays are on two devices");
+    array->there = memory->create (to, bytes, false);
+    if (!array->there)
+        return memory_fail (to, err, "accel_parallel_cross_entropy: cannot allocate %zu bytes", bytes);
+    if (memory->host && is_read)
+        return memory_of (from)->read (from, array->there, own, bytes, err);
+    if (is_read)
+        memory->write (to, array->there, own, bytes);
+    return ACCEL_OK;
 }
 
-/* @label: among this process's classes, or outside of them */
-static float
-finish (float *row, size_t columns, int64_t label, struct row_sums sums, float scale)
+/* @param is_changed  copy what is there to where the program has it */
+static enum accel_status
+take_back (const struct array *array, bool is_changed, struct accel_error *err)
 {
-    for (size_t c = 0; c < columns; c++)
-        row[c] *= scale / sums.sum;
-    if (label >= 0 && label < (int64_t) columns)
-        row[label] -= scale;
-    return logf (sums.sum) - sums.label;
+    enum accel_status status = ACCEL_OK;
+    if (array->there == array->own)
+        return ACCEL_OK;
+    const struct memory *memory = memory_of (array->to);
+    if (is_changed && memory->host) {
+        memory_of (array->from)->write (array->from, array->own, array->there, array->bytes);
+        status = memory_check (array->from, err); /* a write has no outcome of its own */
+    } else if (is_changed) {
+        status = memory->read (array->to, array->own, array->there, array->bytes, err);
+    }
+    memory->destroy (array->to, array->there);
+    return status;
 }
 
 static enum accel_status
-compute (const struct comm_site *site, struct accel_comm *comm, const int32_t *labels, size_t rows, size_t columns,
-         float scale, float *logits, float *losses, struct accel_error *err)
+check_labels (const int32_t *labels, size_t count, int64_t classes, struct accel_error *err)
 {
-    int64_t size = comm ? accel_comm_size (comm) : 1, classes = (int64_t) columns * size;
-    int64_t first = comm ? accel_comm_rank (comm) * (int64_t) columns : 0;
-    enum accel_status status = ACCEL_OK;
-    for (size_t r = 0; r < rows; r++)
+    for (size_t r = 0; r < count; r++)
         if (labels[r] >= classes)
             return accel_fail (err, ACCEL_ERR_INVALID, "accel_parallel_cross_entropy: label %d of row %zu, but there "
                                "are %lld classes", labels[r], r, (long long) classes);
-    AUTO_FREE struct row_sums *sums = calloc (rows + 1, sizeof *sums);
-    if (!sums) {
+    return ACCEL_OK;
+}
+
+static enum accel_status
+compute (const struct comm_site *site, struct accel_comm *comm, DLDevice device, struct vocabulary_rows *rows,
+         struct accel_error *err)
+{
+    const struct memory *memory = memory_of (device);
+    const struct memory_vocabulary *vocabulary = memory->vocabulary;
+    struct comm_site there = comm_site_on (site, device);
+    enum accel_status status = ACCEL_OK;
+    rows->sums = memory->create (device, rows->count * sizeof *rows->sums, false);
+    if (!rows->sums) {
         if (comm)
             comm_give_up (comm, "cannot allocate memory for losses");
         return comm_no_memory (site, err);
     }
-    for (size_t r = 0; r < rows; r++)
-        losses[r] = largest (logits + r * columns, columns);
+    vocabulary->find_largest (device, rows);
     if (comm)
-        status = comm_all_reduce (comm, site, losses, losses, rows, ACCEL_FLOAT32, ACCEL_MAX, err);
-    for (size_t r = 0; r < rows && !status; r++)
-        sums[r] = add_up (logits + r * columns, columns, labels[r] - first, losses[r]);
+        status = comm_all_reduce (comm, &there, rows->losses, rows->losses, rows->count, ACCEL_FLOAT32, ACCEL_MAX, err);
+    if (!status)
+        vocabulary->add_up (device, rows);
     if (comm && !status)
-        status = comm_all_reduce (comm, site, sums, sums, 2 * rows, ACCEL_FLOAT32, ACCEL_SUM, err);
-    for (size_t r = 0; r < rows && !status; r++) {
-        bool counts = labels[r] >= 0;
-        int64_t label = counts ? labels[r] - first : -1;
-        float loss = finish (logits + r * columns, columns, label, sums[r], counts ? scale : 0);
-        losses[r] = counts ? loss : 0;
-    }
+        status = comm_all_reduce (comm, &there, rows->sums, rows->sums, 2 * rows->count, ACCEL_FLOAT32, ACCEL_SUM, err);
+    if (!status)
+        vocabulary->finish (device, rows);
+    memory->destroy (device, rows->sums);
     return status;
 }
 
-/* An array of the program's, and the same on the host. */
-struct array {
-    DLDevice device;
-    void *own, *host;
-    size_t bytes;
-};
-
-static enum accel_status
-fetch (struct array *array, const void *own, size_t bytes, struct accel_error *err)
-{
-    *array = (struct array){ .device = memory_locate (own), .own = (void *) (uintptr_t) own, .bytes = bytes };
-    array->host = array->own;
-    if (!array->device.device_type)
-        return ACCEL_OK;
-    array->host = malloc (bytes);
-    return array->host ? memory_of (array->device)->read (array->device, array->host, own, bytes, err)
-                       : accel_fail_nomem (err);
-}
-
-/* Give back what is on the host. */
-static void
-let_go (const struct array *array, bool is_changed)
-{
-    if (array->host == array->own)
-        return;
-    if (is_changed)
-        memory_of (array->device)->write (array->device, array->own, array->host, array->bytes);
-    free (array->host);
-}
-
-/* On a GPU, which is where logits are large, the host computes with copies. */
+/* Where the logits are, without a wait of the host, unless it has labels or losses: then it sees all labels before
+ * anything is sent. */
 enum accel_status
 accel_parallel_cross_entropy_at (const char *file, int line, struct accel_comm *comm, const int32_t *labels,
                                  size_t rows, size_t columns, float scale, float *logits, float *losses,
                                  struct accel_error *err)
 {
+    enum { LABELS, LOSSES, SEEN, ARRAYS };
     const struct comm_site *site = SITE (PARALLEL_CROSS_ENTROPY);
-    struct array arrays[3] = { { .bytes = 0 } };
+    const DLDevice device = locate (logits), host = { .device_type = kDLCPU };
+    const int64_t own = (int64_t) columns, rank = comm ? accel_comm_rank (comm) : 0;
+    const int64_t all = own * (comm ? accel_comm_size (comm) : 1);
+    struct array arrays[ARRAYS] = { { .bytes = 0 } };
+    bool is_seen = false;
     if (rows && (!losses || !logits || !labels))
         return accel_fail_null (err, "accel_parallel_cross_entropy",
                                 !losses ? "losses" : !logits ? "logits" : "labels");
-    enum accel_status status = fetch (&arrays[0], labels, rows * sizeof *labels, err);
+    enum accel_status status = place (&arrays[LABELS], labels, rows * sizeof *labels, device, true, err);
     if (!status)
-        status = fetch (&arrays[1], logits, rows * columns * sizeof *logits, err);
+        status = place (&arrays[LOSSES], losses, rows * sizeof *losses, device, false, err);
     if (!status)
-        status = fetch (&arrays[2], losses, rows * sizeof *losses, err);
+        is_seen = memory_of (arrays[LABELS].from)->host || memory_of (arrays[LOSSES].from)->host;
+    if (is_seen)
+        status = place (&arrays[SEEN], labels, rows * sizeof *labels, host, true, err);
     if (status && comm)
-        comm_give_up (comm, "cannot copy logits to the host");
+        comm_give_up (comm, "cannot copy labels");
+    else if (!status && is_seen)
+        status = check_labels (arrays[SEEN].there, rows, all, err);
+    struct vocabulary_rows all_rows = { { rank * own, own, all }, rows, arrays[LABELS].there, logits,
+                                        arrays[LOSSES].there, NULL, scale };
     if (!status)
-        status = compute (site, comm, arrays[0].host, rows, columns, scale, arrays[1].host, arrays[2].host, err);
-    for (int i = 0; i < 3; i++)
-        let_go (&arrays[i], i && !status);
-    for (int i = 1; i < 3 && !status; i++)
-        if (arrays[i].host != arrays[i].own) /* writes have no outcome of their own */
-            status = memory_check (arrays[i].device, err);
-    return status;
+        status = compute (site, comm, device, &all_rows, err);
+    for (int i = 0; i < ARRAYS; i++) {
+        enum accel_status taken = take_back (&arrays[i], i == LOSSES && !status, err);
+        status = status ? status : taken;
+    }
+    return status ? status : memory_check (device, err);
 }
