@@ -4,9 +4,9 @@
  *
  *   accelerate launch --num_processes 4 tensor_parallel 2    a grid of 2 x 2
  *
- * y = W2 relu (W1 (s x)), as in Megatron-LM: W1 is divided by its rows (a column-parallel layer there, whose matrices
- * are transposed) and W2 by its columns (a row-parallel one), so one all-reduce gives y, and one more the gradient of
- * s, which all have.  Buffers may be on a GPU as well; here, the processor computes. */
+ * y = relu ((s x) W1) W2, as in Megatron-LM: W1 is divided by its columns (a column-parallel layer) and W2 by its rows
+ * (a row-parallel one), so one all-reduce gives y, and one more the gradient of s x, which all have.  The layers know
+ * when.  Arrays may be on a GPU as well, with a product of the program's own; here, the processor computes. */
 #include <accel/accel.h>
 
 #include <stdlib.h>
@@ -16,8 +16,11 @@ enum { INPUTS = 8, HIDDEN = 16, OUTPUTS = 4, SAMPLES = 32, STEPS = 200 };
 static struct accel_error err;
 static struct accel_comm *tp, *dp; /* this process's row and column of the grid */
 static int units;                  /* of the hidden ones, this process's */
-static float s[INPUTS], w1[HIDDEN][INPUTS], w2[HIDDEN][OUTPUTS]; /* w2[h] is column h; the first `units` are used */
-static float ds[INPUTS], dw1[HIDDEN][INPUTS], dw2[HIDDEN][OUTPUTS];
+static float s[INPUTS], w1[INPUTS * HIDDEN], w2[HIDDEN * OUTPUTS]; /* [INPUTS, units], [units, OUTPUTS] */
+static float ds[INPUTS], dw1[INPUTS * HIDDEN], dw2[HIDDEN * OUTPUTS];
+static struct accel_parallel_linear first = { .in = INPUTS, .weight = w1, .grad = dw1, .kind = ACCEL_COLUMN_PARALLEL };
+static struct accel_parallel_linear second = { .out = OUTPUTS, .weight = w2, .grad = dw2, .kind = ACCEL_ROW_PARALLEL,
+                                               .input_is_parallel = true };
 
 static void
 sum (struct accel_comm *comm, float *values, size_t count)
@@ -29,50 +32,38 @@ sum (struct accel_comm *comm, float *values, size_t count)
 static void
 make_network (struct accel_generator *generator)
 {
-    int first = accel_comm_rank (tp) * units;
+    int before = accel_comm_rank (tp) * units;
     for (int i = 0; i < INPUTS; i++)
         s[i] = 1;
-    for (int h = 0; h < HIDDEN; h++) {
-        float row[INPUTS + OUTPUTS];
-        for (int i = 0; i < INPUTS + OUTPUTS; i++)
-            row[i] = (2 * accel_generator_uniform (generator) - 1) / 2;
-        for (int i = 0; i < INPUTS && h >= first && h < first + units; i++)
-            w1[h - first][i] = row[i];
-        for (int o = 0; o < OUTPUTS && h >= first && h < first + units; o++)
-            w2[h - first][o] = row[INPUTS + o];
-    }
+    for (int h = -before; h < HIDDEN - before; h++)
+        for (int i = 0; i < INPUTS + OUTPUTS; i++) {
+            float number = (2 * accel_generator_uniform (generator) - 1) / 2;
+            if (h >= 0 && h < units)
+                *(i < INPUTS ? &w1[i * units + h] : &w2[h * OUTPUTS + i - INPUTS]) = number;
+        }
+    first.comm = second.comm = tp;
+    first.out = second.in = (size_t) units;
 }
 
 /* Forward and back for one sample.  @return its loss, and add its gradients */
 static float
 learn (const float *x, const float *wanted)
 {
-    float hidden[HIDDEN], y[OUTPUTS] = { 0 }, dy[OUTPUTS], dx[INPUTS] = { 0 }, loss = 0;
-    for (int h = 0; h < units; h++) {
-        float z = 0;
-        for (int i = 0; i < INPUTS; i++)
-            z += w1[h][i] * s[i] * x[i];
-        hidden[h] = z > 0 ? z : 0;
-        for (int o = 0; o < OUTPUTS; o++)
-            y[o] += w2[h][o] * hidden[h];
-    }
-    sum (tp, y, OUTPUTS);
+    float scaled[INPUTS], hidden[HIDDEN], dhidden[HIDDEN], y[OUTPUTS], dy[OUTPUTS], dx[INPUTS], loss = 0;
+    for (int i = 0; i < INPUTS; i++)
+        scaled[i] = s[i] * x[i];
+    accel_check (accel_parallel_linear (&first, scaled, hidden, 1, &err), &err);
+    for (int h = 0; h < units; h++)
+        hidden[h] = hidden[h] > 0 ? hidden[h] : 0;
+    accel_check (accel_parallel_linear (&second, hidden, y, 1, &err), &err);
     for (int o = 0; o < OUTPUTS; o++) {
         dy[o] = y[o] - wanted[o];
         loss += dy[o] * dy[o] / 2;
     }
-    for (int h = 0; h < units; h++) {
-        float dh = 0;
-        for (int o = 0; o < OUTPUTS; o++) {
-            dw2[h][o] += dy[o] * hidden[h];
-            dh += dy[o] * w2[h][o];
-        }
-        for (int i = 0; i < INPUTS && hidden[h] > 0; i++) {
-            dw1[h][i] += dh * s[i] * x[i];
-            dx[i] += dh * w1[h][i];
-        }
-    }
-    sum (tp, dx, INPUTS);
+    accel_check (accel_parallel_linear_backward (&second, hidden, dy, dhidden, 1, &err), &err);
+    for (int h = 0; h < units; h++)
+        dhidden[h] = hidden[h] > 0 ? dhidden[h] : 0;
+    accel_check (accel_parallel_linear_backward (&first, scaled, dhidden, dx, 1, &err), &err);
     for (int i = 0; i < INPUTS; i++)
         ds[i] += dx[i] * x[i];
     return loss;
@@ -124,8 +115,8 @@ main (int argc, char **argv)
             loss += learn (x[n], wanted[n]) / SAMPLES;
         sum (dp, &loss, 1);
         step (s, ds, INPUTS);
-        step (w1[0], dw1[0], (size_t) units * INPUTS);
-        step (w2[0], dw2[0], (size_t) units * OUTPUTS);
+        step (w1, dw1, (size_t) units * INPUTS);
+        step (w2, dw2, (size_t) units * OUTPUTS);
         if (t % 50 == 0 || t == 1)
             accel_print (acc, "step %3d  loss %.4f\n", t, (double) loss);
     }

@@ -43,7 +43,7 @@ function read_header(line) {
         else if (line ~ /^(struct|enum) accel[a-z0-9_]* \{/) state = "type"
         else if (line ~ /^struct accel[a-z0-9_]*;/) state = "opaque"
         else if (line ~ /^typedef /) state = "typedef"
-        else if (line ~ /^ACCEL_API/) state = "function"
+        else if (line ~ /^(ACCEL_API|static inline)/) state = "function"
         else if (line ~ /^#define [A-Z_]*_MAP\(X\)/) state = "map"
         else {
             if (match (line, /^#define accel[a-z0-9_]+\([^)]+\) accel[a-z0-9_]+ \(/)) keep_macro(substr (line, 9, RLENGTH - 10))
@@ -62,6 +62,7 @@ function read_header(line) {
 function is_end(line) {
     if (state == "doc") return line ~ /\*\//
     if (state == "type") return line ~ /^\};|\};$/
+    if (state == "function" && sub (/\n\{$/, ";", text)) return 1
     return state == "map" ? line !~ /\\$/ : line ~ /;$/
 }
 
@@ -90,7 +91,7 @@ function keep_macro(text,    name, function_name) {
 
 # Left out: the arguments that macros add, and the suffix of the names of such functions.
 function keep_function(text,    name, whole, result, at, part, first, n) {
-    gsub (/ACCEL_(API|NODISCARD) /, "", text)
+    gsub (/ACCEL_(API|NODISCARD) |static inline /, "", text)
     sub (/ ACCEL_PRINTF \(.*\)/, "", text)
     match (text, /accel_[a-z0-9_]+ \(/)
     name = substr (text, RSTART, RLENGTH - 2)

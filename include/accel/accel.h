@@ -18,6 +18,7 @@
 #include <accel/model_file.h>
 #include <accel/optimizer.h>
 #include <accel/parallel.h>
+#include <accel/parallel_linear.h>
 #include <accel/precision.h>
 #include <accel/preemption.h>
 #include <accel/random.h>

@@ -56,8 +56,30 @@ ACCEL_API ACCEL_NODISCARD enum accel_status
 accel_model_set_tensor_parallel_sized (size_t row_size, struct accel_model *model, const struct accel *acc,
                                        const struct accel_partition *rows, size_t count, struct accel_error *err);
 
-/* Layers need four pairs of functions: what the forward pass does to activations, and the backward pass to their
- * gradients.
+/**
+ * Look up rows of a table that is divided: process r has those of tokens r * rows to (r + 1) * rows - 1.  Megatron-LM's
+ * VocabParallelEmbedding.  All arrays are in the same memory.  Collective over @p comm.
+ *
+ * @param comm    NULL: this process alone
+ * @param weight  [rows, width], float32
+ * @param tokens  [count], the same on all
+ * @param[out] y  [count, width], the same on all
+ * @retval ACCEL_ERR_INVALID  a token is negative, or not below the number of all rows; found before anything is sent.
+ *                            On a GPU, its row of @p y is NaN instead, and the host waits for nothing
+ */
+#define accel_parallel_embedding(...) accel_parallel_embedding_at (ACCEL_HERE, __VA_ARGS__)
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_parallel_embedding_at (const char *file, int line, struct accel_comm *comm, const float *weight, size_t rows,
+                             size_t width, const int32_t *tokens, size_t count, float *y, struct accel_error *err);
+
+/** The backward pass: add @p dy [count, width], which all have, to the rows of @p grad [rows, width] that were looked
+ *  up, in the order of tokens.  Sends nothing. */
+ACCEL_API ACCEL_NODISCARD enum accel_status
+accel_parallel_embedding_backward (struct accel_comm *comm, size_t rows, size_t width, const int32_t *tokens,
+                                   size_t count, const float *dy, float *grad, struct accel_error *err);
+
+/* Layers need four pairs of functions, which parallel_linear.h calls: what the forward pass does to activations,
+ * and the backward pass to their gradients.
  *
  *   forward                              backward
  *   nothing (into a column-parallel      accel_comm_all_reduce()

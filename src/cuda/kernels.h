@@ -147,6 +147,8 @@ void cuda_orthogonalise (float *columns, size_t rows, size_t rank, size_t j, con
 void cuda_vocabulary_find_largest (const struct vocabulary_rows *rows, void *stream);
 void cuda_vocabulary_add_up (const struct vocabulary_rows *rows, void *stream);
 void cuda_vocabulary_finish (const struct vocabulary_rows *rows, void *stream);
+void cuda_vocabulary_look_up (const struct vocabulary_tokens *tokens, void *stream);
+void cuda_vocabulary_add_back (const struct vocabulary_tokens *tokens, void *stream);
 /** @} */
 
 #ifdef __cplusplus

@@ -510,10 +510,28 @@ finish (DLDevice device, const struct vocabulary_rows *rows)
         cuda_vocabulary_finish (rows, stream);
 }
 
+static void
+look_up (DLDevice device, const struct vocabulary_tokens *tokens)
+{
+    VISIT_IN_GRAPH (device);
+    if (gpu)
+        cuda_vocabulary_look_up (tokens, stream);
+}
+
+static void
+add_back (DLDevice device, const struct vocabulary_tokens *tokens)
+{
+    VISIT_IN_GRAPH (device);
+    if (gpu)
+        cuda_vocabulary_add_back (tokens, stream);
+}
+
 static const struct memory_vocabulary vocabulary_cuda = {
     .find_largest = find_largest,
     .add_up = add_up,
     .finish = finish,
+    .look_up = look_up,
+    .add_back = add_back,
 };
 
 static const struct memory_live live_cuda = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses of a vocabulary that is divided among processes: a block has a row of logits, or several. */
+/* Losses and embeddings of a vocabulary that is divided among processes: a block has a row of logits, or several. */
 #include "cuda/kernels.h"
 #include "cuda/norms.h"
 #include "cuda/portable.h"
@@ -72,7 +72,37 @@ row_losses_kernel (float *__restrict__ logits, float *__restrict__ losses, const
         });
         __syncthreads (); /* all have read the largest */
         if (threadIdx.x == 0)
-            losses[r] = vocabulary_loss (labels[r], vocabulary.all, sums[r]);
+            losses[r] = vocabulary_loss (labels[r], vocabulary.all, sums[r].sum, sums[r].label);
+    }
+}
+
+__global__ void
+look_up_kernel (float *__restrict__ values, const float *__restrict__ table, const int32_t *__restrict__ tokens,
+                struct vocabulary vocabulary, size_t count, size_t width)
+{
+    FOR_EACH_ROW (i, count) {
+        const int64_t row = tokens[i] - vocabulary.first;
+        const bool is_own = row >= 0 && row < vocabulary.own;
+        const float other = vocabulary_other (tokens[i], vocabulary.all);
+        for (size_t j = threadIdx.x; j < width; j += CUDA_BLOCK)
+            values[i * width + j] = is_own ? table[(size_t) row * width + j] : other;
+    }
+}
+
+/* A block has some columns of some rows, those with the same remainder, and sees all tokens: so one thread adds what
+ * one element gets, in the order of tokens. */
+__global__ void
+add_back_kernel (float *__restrict__ table, const float *__restrict__ values, const int32_t *__restrict__ tokens,
+                 struct vocabulary vocabulary, size_t count, size_t width, unsigned stripes)
+{
+    const size_t stripe_columns = (width + CUDA_BLOCK - 1) / CUDA_BLOCK;
+    for (size_t at = blockIdx.x; at < stripes * stripe_columns; at += gridDim.x) {
+        const size_t j = at / stripes * CUDA_BLOCK + threadIdx.x;
+        for (size_t i = 0; i < count && j < width; i++) {
+            const int64_t row = tokens[i] - vocabulary.first;
+            if (row >= 0 && row < vocabulary.own && (size_t) row % stripes == at % stripes)
+                table[(size_t) row * width + j] += values[i * width + j];
+        }
     }
 }
 
@@ -105,4 +135,22 @@ cuda_vocabulary_finish (const struct vocabulary_rows *rows, void *stream)
     if (rows->count)
         LAUNCH (row_losses_kernel, row_blocks (rows->count), stream, rows->logits, rows->losses, rows->labels,
                 (const struct vocabulary_sums *) rows->sums, rows->vocabulary, rows->scale, rows->count);
+}
+
+extern "C" void
+cuda_vocabulary_look_up (const struct vocabulary_tokens *tokens, void *stream)
+{
+    if (tokens->count)
+        LAUNCH (look_up_kernel, row_blocks (tokens->count), stream, tokens->values, (const float *) tokens->table,
+                tokens->tokens, tokens->vocabulary, tokens->count, tokens->width);
+}
+
+extern "C" void
+cuda_vocabulary_add_back (const struct vocabulary_tokens *tokens, void *stream)
+{
+    enum { STRIPES = 64 };
+    size_t blocks = (tokens->width + CUDA_BLOCK - 1) / CUDA_BLOCK * STRIPES;
+    if (tokens->count && blocks)
+        LAUNCH (add_back_kernel, row_blocks (blocks), stream, tokens->table, (const float *) tokens->values,
+                tokens->tokens, tokens->vocabulary, tokens->count, tokens->width, (unsigned) STRIPES);
 }

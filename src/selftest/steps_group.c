@@ -113,10 +113,38 @@ check_parallel (struct self *self)
     expect_near (self, "a gradient of it", 1.0 / self->size - (self->rank == 0), (double) logit, 1e-6);
 }
 
+/* A layer of one unit for each process, whose weight is its rank + 1, for one row; and a table of one row for each. */
+static void
+check_layers (struct self *self)
+{
+    const float weight = (float) self->rank + 1, x = 2, dy = 1;
+    const int32_t token = self->size - 1;
+    float grad = 0, y = 0, dx = 0, part, *whole = calloc ((size_t) self->size, sizeof *whole);
+    const double sum = self->size * (self->size + 1) / 2.0;
+    struct accel_parallel_linear layer = { .comm = accel_world (self->acc), .in = 1, .out = 1, .weight = &weight,
+                                           .grad = &grad, .room = &part, .gather_output = true,
+                                           .input_is_parallel = true };
+    if (CALL (self, accel_parallel_linear (&layer, &x, whole, 1, &self->err)))
+        for (int i = 0; i < self->size; i++)
+            expect_near (self, "a column-parallel layer", 2 * (i + 1), (double) whole[i], 0);
+    layer.gather_output = false;
+    if (CALL (self, accel_parallel_linear_backward (&layer, &x, &dy, &dx, 1, &self->err))) {
+        expect_near (self, "the gradient of its input", sum, (double) dx, 0);
+        expect_near (self, "the gradient of its weight", 2, (double) grad, 0);
+    }
+    layer.kind = ACCEL_ROW_PARALLEL;
+    if (CALL (self, accel_parallel_linear (&layer, &x, &y, 1, &self->err)))
+        expect_near (self, "a row-parallel layer", 2 * sum, (double) y, 0);
+    if (CALL (self, accel_parallel_embedding (layer.comm, &weight, 1, 1, &token, 1, &y, &self->err)))
+        expect_near (self, "an embedding", self->size, (double) y, 0);
+    free (whole);
+}
+
 const struct step group_steps[] = {
     { "groups by colour", check_split },
     { "groups by id", check_invited },
     { "groups of a mesh", check_mesh },
     { "tensor parallelism", check_parallel },
+    { "layers of tensor parallelism", check_layers },
     { NULL, NULL },
 };

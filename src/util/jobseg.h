@@ -115,7 +115,8 @@ enum {
     X (LAYER_BEGIN, "accel_layer_begin") \
     X (SUMMON_FULL_PARAMS, "accel_summon_full_params") \
     X (PARALLEL_GATHER, "accel_parallel_gather") \
-    X (PARALLEL_CROSS_ENTROPY, "accel_parallel_cross_entropy")
+    X (PARALLEL_CROSS_ENTROPY, "accel_parallel_cross_entropy") \
+    X (PARALLEL_EMBEDDING, "accel_parallel_embedding")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

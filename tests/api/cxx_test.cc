@@ -203,6 +203,25 @@ test_communicators (accelerator &acc)
     parallel_cross_entropy (nullptr, label, 1, logits, loss);
     ok (back[3] == 4 && std::fabs (loss[0] - std::log (2.0F)) < 1e-6 && logits[1] == -0.5F && !acc.device_mesh (),
         "parts of tensors");
+    const float table[] = { 1, 2, 3, 4 };
+    float rows[4] = { 0 }, grads[4] = { 0 };
+    const std::int32_t tokens[] = { 1, 0 };
+    parallel_embedding (nullptr, table, 2, tokens, rows);
+    parallel_embedding_backward (nullptr, 2, tokens, rows, grads);
+    ok (rows[0] == 3 && rows[3] == 2 && grads[0] == 1 && grads[3] == 4, "embeddings");
+    ok (throws (ACCEL_ERR_INVALID, "fit together", [&] { parallel_embedding (nullptr, table, 3, tokens, rows); })
+            && throws (ACCEL_ERR_INVALID, "fit together",
+                       [&] { parallel_embedding_backward (nullptr, 3, tokens, rows, grads); }),
+        "sizes of embeddings");
+    accel_parallel_linear layer = {};
+    layer.in = layer.out = 2;
+    layer.weight = table;
+    layer.grad = grads;
+    const float input[] = { 1, 2 };
+    float output[2], gradient[2];
+    parallel_linear (layer, input, output, 1);
+    parallel_linear_backward (layer, input, input, gradient, 1);
+    ok (output[0] == 7 && output[1] == 10 && gradient[0] == 5 && gradient[1] == 11 && grads[3] == 8, "a linear layer");
     ok (throws (ACCEL_ERR_INVALID, "as many rows", [&] { parallel_cross_entropy (nullptr, {}, 1, logits, loss); }),
         "rows of losses");
     ok (grid["dp"].size () == size && throws (ACCEL_ERR_INVALID, "'tp'", [&] { grid["tp"]; }), "mesh");

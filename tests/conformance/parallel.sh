@@ -44,6 +44,11 @@ done <<'END'
 4 4
 4 2
 END
+for count in 1 2 4; do
+    test_expect_success "layers that $count processes divide have the bits of whole ones" '
+        program=$builddir/tests/conformance/parallel_layers && ranks $count'
+done
+program=$builddir/tests/conformance/parallel
 test_expect_success 'a run continues with another grid' '
     ranks 2 train 2 3 f32 - half >first && ranks 4 train 2 $steps f32 half - >second && cat first second >log &&
     near 1e-6 log.f32 log && ranks 4 train 4 $steps f32 half - >second && cat first second >log && near 1e-6 log.f32 log'

@@ -266,8 +266,33 @@ standin_finish (DLDevice device, const struct vocabulary_rows *rows)
     memory_host.vocabulary->finish (device, &there);
 }
 
+static struct vocabulary_tokens
+tokens_at (DLDevice device, const struct vocabulary_tokens *tokens)
+{
+    struct vocabulary_tokens there = *tokens;
+    there.tokens = at (device, tokens->tokens);
+    there.table = at (device, tokens->table);
+    there.values = at (device, tokens->values);
+    return there;
+}
+
+static void
+standin_look_up (DLDevice device, const struct vocabulary_tokens *tokens)
+{
+    const struct vocabulary_tokens there = tokens_at (device, tokens);
+    memory_host.vocabulary->look_up (device, &there);
+}
+
+static void
+standin_add_back (DLDevice device, const struct vocabulary_tokens *tokens)
+{
+    const struct vocabulary_tokens there = tokens_at (device, tokens);
+    memory_host.vocabulary->add_back (device, &there);
+}
+
 static const struct memory_vocabulary vocabulary_standin
-    = { .find_largest = standin_find_largest, .add_up = standin_add_up, .finish = standin_finish };
+    = { .find_largest = standin_find_largest, .add_up = standin_add_up, .finish = standin_finish,
+        .look_up = standin_look_up, .add_back = standin_add_back };
 
 static bool
 standin_owns (const void *address, DLDevice *device)

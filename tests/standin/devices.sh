@@ -9,12 +9,12 @@ gpu=$standin/gpu
 
 test_expect_success 'digits are learnt with the losses and the bits of the CPU' 'timeout $patience "$gpu" >out'
 test_expect_success 'a step has as many launches for many parameters as for few, and waits for nothing but numbers' '
-    timeout $patience "$standin/launches" >out && test "$(grep -c ^ok out)" -eq 33'
+    timeout $patience "$standin/launches" >out && test "$(grep -c ^ok out)" -eq 35'
 test_expect_success 'a step becomes a CUDA graph, whose launches have the bits of calls' '
     timeout $patience "$standin/graphs" >out && test "$(grep -c ^ok out)" -eq 28'
 if is_long; then
     test_expect_success '... also for 120, in all ways' '
-        timeout $patience "$standin/launches" large >out && test "$(grep -c ^ok out)" -eq 51'
+        timeout $patience "$standin/launches" large >out && test "$(grep -c ^ok out)" -eq 53'
 fi
 if is_long; then
     test_expect_success 'digits, in any order of streams' '
@@ -41,7 +41,7 @@ test_expect_success 'errors of a list: a want of memory is none of the GPU, and 
     unlisted grown "cudaEventSynchronize:1 cudaFreeHost:1 cudaFree:1 cudaHostAlloc:1 cudaMalloc:1 cudaFree:2 cudaMalloc:2 \
         cudaMemcpyAsync:1 cudaEventRecord:1" "cudaHostAlloc:1 cudaMalloc:1 cudaMalloc:2"'
 test_expect_success 'each function of the table has the results of the host, and does nothing on a GPU that does not exist' '
-    timeout $patience "$standin/memory_table" >out && test "$(grep -c ^ok out)" -eq 121'
+    timeout $patience "$standin/memory_table" >out && test "$(grep -c ^ok out)" -eq 125'
 test_expect_success 'what each function asks of CUDA, and what follows when one of these calls fails' '
     timeout $patience "$standin/cuda_script" >calls && diff "$srcdir/tests/standin/cuda_calls" calls'
 test_expect_success 'tensors go to a GPU, to another one and back' '

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Where no C++ compiler has built test_kernels, its cases count as skipped.
 . "${srcdir:-.}/tests/testlib.sh"
-program=$builddir/tests/standin/test_kernels cases=2721
+program=$builddir/tests/standin/test_kernels cases=2733
 if [ -x "$program" ]; then
     # shellcheck disable=SC2034 # used below
     least=$((cases * 9 / 10)) most=$((cases * 11 / 10))

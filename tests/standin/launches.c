@@ -357,6 +357,33 @@ count_norms (void)
     accel_close (run.acc);
 }
 
+/* Losses of logits: three launches and no wait, unless the host has them. */
+static void
+count_losses (void)
+{
+    enum { ROWS = 3, COLUMNS = 4 };
+    const DLDevice device = { .device_type = kDLCUDA };
+    const struct memory *memory = memory_of (device);
+    struct standin_counts counts[3] = { 0 };
+    float losses[ROWS], *logits = memory->create (device, ROWS * (COLUMNS + 1) * sizeof *logits, true);
+    const int32_t *labels = memory->create (device, ROWS * sizeof *labels, true);
+    for (size_t i = 0; i < 3; i++) {
+        if (count_calls)
+            count_calls (&counts[i]);
+        float *into = i ? losses : logits + ROWS * COLUMNS;
+        if (i < 2)
+            MUST (accel_parallel_cross_entropy (NULL, labels, ROWS, COLUMNS, 1, logits, into, &err));
+    }
+    ok (counts[1].launches - counts[0].launches == (count_calls ? 3 : 0) && counts[1].waits == counts[0].waits
+            && counts[1].copies == counts[0].copies,
+        "losses on a GPU: %lu launches, %lu waits", counts[1].launches - counts[0].launches,
+        counts[1].waits - counts[0].waits);
+    ok (!count_calls || counts[2].waits > counts[1].waits, "losses that the host has: %lu waits",
+        counts[2].waits - counts[1].waits);
+    memory->destroy (device, logits);
+    memory->destroy (device, (void *) (uintptr_t) labels);
+}
+
 /* Whether an error of the program's own CUDA work was found by the call that @begin names. */
 static bool
 is_blamed (enum accel_status status, const char *begin)
@@ -414,6 +441,7 @@ main (int argc, char **argv)
             compare (&plans[i]);
     compare_clipped ();
     count_norms ();
+    count_losses ();
     blame_calls ();
     return done_testing ();
 }

@@ -205,6 +205,9 @@ vocabulary (const struct memory *memory, DLDevice device, float *const *at)
     memory->vocabulary->find_largest (device, &rows);
     memory->vocabulary->add_up (device, &rows);
     memory->vocabulary->finish (device, &rows);
+    const struct vocabulary_tokens tokens = { { 0, COLUMNS, 2 * COLUMNS }, RANK, ROWS, rows.labels, at[0], at[3] };
+    memory->vocabulary->look_up (device, &tokens);
+    memory->vocabulary->add_back (device, &tokens);
     return 0;
 }
 

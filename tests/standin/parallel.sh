@@ -41,6 +41,12 @@ for grid in $grids; do
         ranks $count parallel pairs $tp'
     [ "$tp" = 1 ] || test_expect_success "orders of samples, and schedules: $count GPUs, $tp" 'ranks $count parallel orders $tp'
 done
+for count in 1 2 4; do
+    test_expect_success "layers that $count GPUs divide have the bits of whole ones" '
+        for STANDIN_SEED in $orders; do
+            export STANDIN_SEED && ranks $count parallel_layers || return 1
+        done'
+done
 # Stages 1 to 3 are 2 to 4.
 for sharding in 2 3 4; do
     test_expect_success "4 GPUs, 2 of which divide tensors, sharding $sharding: they learn what one process does" '

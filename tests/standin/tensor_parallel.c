@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* examples/tensor_parallel with GPUs: what processes add up is there. */
+/* examples/tensor_parallel with GPUs: what the columns of the grid add up is there. */
 #include <config.h>
 
 #define ON_GPU

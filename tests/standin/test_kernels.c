@@ -410,6 +410,33 @@ losses (size_t count, size_t columns, float rare)
     drop (&labels);
 }
 
+/* Tokens of the second of three parts of a table, of the others, and of none; most of them several times. */
+static void
+embeddings (size_t count, size_t rows, size_t width)
+{
+    struct twin table = make (ACCEL_FLOAT32, rows * width, 3, INFINITY);
+    struct twin values = make (ACCEL_FLOAT32, count * width, 1, 0), tokens = make (ACCEL_FLOAT32, count, 0, 0);
+    for (size_t i = 0; i < count; i++)
+        ((int32_t *) tokens.host)[i] = i % 9 == 4 ? -1 : (int32_t) (i == 7 ? 3 * rows : rows + i * i % (rows + 1));
+    MUST (cudaMemcpyAsync (tokens.device, tokens.host, bytes_of (&tokens), cudaMemcpyHostToDevice, stream));
+    MUST (cudaStreamSynchronize (stream));
+    const int64_t own = (int64_t) rows;
+    const struct vocabulary_tokens on_host
+        = { { own, own, 3 * own }, count, width, tokens.host, table.host, values.host };
+    const struct vocabulary_tokens on_device
+        = { { own, own, 3 * own }, count, width, tokens.device, table.device, values.device };
+    memory_host.vocabulary->look_up (host, &on_host);
+    cuda_vocabulary_look_up (&on_device, stream);
+    equal (&values, "rows of a table of %zu", rows);
+    fill (&values, 2, 0);
+    memory_host.vocabulary->add_back (host, &on_host);
+    cuda_vocabulary_add_back (&on_device, stream);
+    equal (&table, "gradients of a table of %zu", rows);
+    drop (&table);
+    drop (&values);
+    drop (&tokens);
+}
+
 /* ---- lists of arrays ---- */
 
 enum { ARRAYS = 7 };
@@ -651,6 +678,8 @@ all_of_size (void)
     losses (1 + size / 7, 7, -200);
     losses (9, 1 + size / 9, -INFINITY);
     losses (0, 3, 0);
+    embeddings (1 + size / 300, 70, 300);
+    embeddings (20, 1 + size / 7, 7);
 }
 
 /* Around the borders of packs and of what a block has at once; each comparison is not a case of its own. */

@@ -376,6 +376,44 @@ parallel_cross_entropy (accel_comm *comm, span<const std::int32_t> labels, float
     call (accel_parallel_cross_entropy_at (at.file, at.line, comm, labels.data (), rows, columns, scale, logits.data (),
                                            losses.data (), call.err ()));
 }
+/** @param weight  [rows, width], or its gradient  @param y  [tokens, width], or its gradient  @{ */
+inline void
+parallel_embedding (accel_comm *comm, span<const float> weight, std::size_t width, span<const std::int32_t> tokens,
+                    span<float> y, site at = site::here ())
+{
+    if (!width || weight.size () % width || y.size () != tokens.size () * width)
+        throw error (ACCEL_ERR_INVALID, "embeddings, tokens and weights do not fit together");
+    detail::attempt call;
+    call (accel_parallel_embedding_at (at.file, at.line, comm, weight.data (), weight.size () / width, width,
+                                       tokens.data (), tokens.size (), y.data (), call.err ()));
+}
+inline void
+parallel_embedding_backward (accel_comm *comm, std::size_t width, span<const std::int32_t> tokens,
+                             span<const float> dy, span<float> grad)
+{
+    if (!width || grad.size () % width || dy.size () != tokens.size () * width)
+        throw error (ACCEL_ERR_INVALID, "embeddings, tokens and gradients do not fit together");
+    detail::attempt call;
+    call (accel_parallel_embedding_backward (comm, grad.size () / width, width, tokens.data (), tokens.size (),
+                                             dy.data (), grad.data (), call.err ()));
+}
+/** @} */
+/** @param x, y  of the sizes that accel/parallel_linear.h says  @param dx  may be nullptr  @{ */
+inline void
+parallel_linear (const accel_parallel_linear &layer, const float *x, float *y, std::size_t rows,
+                 site at = site::here ())
+{
+    detail::attempt call;
+    call (accel_parallel_linear_at (at.file, at.line, &layer, x, y, rows, call.err ()));
+}
+inline void
+parallel_linear_backward (const accel_parallel_linear &layer, const float *x, const float *dy, float *dx,
+                          std::size_t rows, site at = site::here ())
+{
+    detail::attempt call;
+    call (accel_parallel_linear_backward_at (at.file, at.line, &layer, x, dy, dx, rows, call.err ()));
+}
+/** @} */
 /** @} */
 
 /** Memory that every process of the host has mapped: collectives on it copy nothing. */

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses of a vocabulary that is divided; see vocabulary.h. */
+/* Losses and embeddings of a vocabulary that is divided; see vocabulary.h. */
 #include <config.h>
 
 #include "lib/kernels/vocabulary.h"
 
 #include "lib/kernels/arithmetic.h"
+#include "lib/kernels/floats.h"
 #include "lib/kernels/vocabulary_element.h"
 
 #include <math.h>
+#include <string.h>
 
 void
 vocabulary_find_largest (const struct vocabulary_rows *rows)
@@ -51,6 +53,40 @@ vocabulary_finish (const struct vocabulary_rows *rows)
             row[c] *= scale / sums.sum;
         if (label >= 0 && label < vocabulary->own)
             row[label] -= scale;
-        rows->losses[r] = vocabulary_loss (rows->labels[r], vocabulary->all, sums);
+        rows->losses[r] = vocabulary_loss (rows->labels[r], vocabulary->all, sums.sum, sums.label);
+    }
+}
+
+/* @return the row that this process has of a token; -1: none */
+static int64_t
+row_of (const struct vocabulary_tokens *tokens, size_t i)
+{
+    int64_t row = tokens->tokens[i] - tokens->vocabulary.first;
+    return row < tokens->vocabulary.own ? row : -1;
+}
+
+void
+vocabulary_look_up (const struct vocabulary_tokens *tokens)
+{
+    size_t width = tokens->width;
+    for (size_t i = 0; i < tokens->count; i++) {
+        int64_t row = row_of (tokens, i);
+        float other = vocabulary_other (tokens->tokens[i], tokens->vocabulary.all);
+        float *values = tokens->values + i * width;
+        if (row >= 0)
+            memcpy (values, tokens->table + (size_t) row * width, width * sizeof *values);
+        for (size_t j = 0; j < width && row < 0; j++)
+            values[j] = other;
+    }
+}
+
+void
+vocabulary_add_back (const struct vocabulary_tokens *tokens)
+{
+    size_t width = tokens->width;
+    for (size_t i = 0; i < tokens->count; i++) {
+        int64_t row = row_of (tokens, i);
+        if (row >= 0)
+            floats_add (tokens->table + (size_t) row * width, tokens->values + i * width, width);
     }
 }

@@ -5,7 +5,6 @@
 #define LIB_KERNELS_VOCABULARY_ELEMENT_H
 
 #include "lib/kernels/bits.h"
-#include "lib/kernels/vocabulary.h"
 
 #include <math.h>
 
@@ -44,10 +43,17 @@ vocabulary_scale (int32_t label, int64_t classes, float scale)
 }
 
 ELEMENT float
-vocabulary_loss (int32_t label, int64_t classes, struct vocabulary_sums sums)
+vocabulary_loss (int32_t label, int64_t classes, float sum, float label_logit)
 {
-    return label < 0 ? 0 : label < classes ? vocabulary_log (sums.sum) - sums.label : NAN;
+    return label < 0 ? 0 : label < classes ? vocabulary_log (sum) - label_logit : NAN;
 }
 /* @} */
+
+/* What a row of another process's table is here: 0; NaN for a token that is in none. */
+ELEMENT float
+vocabulary_other (int32_t token, int64_t rows)
+{
+    return token >= 0 && token < rows ? 0 : NAN;
+}
 
 #endif

@@ -220,10 +220,26 @@ finish (DLDevice device, const struct vocabulary_rows *rows)
     vocabulary_finish (rows);
 }
 
+static void
+look_up (DLDevice device, const struct vocabulary_tokens *tokens)
+{
+    (void) device;
+    vocabulary_look_up (tokens);
+}
+
+static void
+add_back (DLDevice device, const struct vocabulary_tokens *tokens)
+{
+    (void) device;
+    vocabulary_add_back (tokens);
+}
+
 static const struct memory_vocabulary vocabulary_host = {
     .find_largest = find_largest,
     .add_up = add_up,
     .finish = finish,
+    .look_up = look_up,
+    .add_back = add_back,
 };
 
 const struct memory memory_host = {

@@ -84,6 +84,8 @@ struct memory_vocabulary {
     void (*find_largest) (DLDevice device, const struct vocabulary_rows *rows);
     void (*add_up) (DLDevice device, const struct vocabulary_rows *rows);
     void (*finish) (DLDevice device, const struct vocabulary_rows *rows);
+    void (*look_up) (DLDevice device, const struct vocabulary_tokens *tokens);
+    void (*add_back) (DLDevice device, const struct vocabulary_tokens *tokens);
 };
 
 /** What can be done with data in one kind of memory.  Any thread may call the functions, all of which exist unless a

@@ -8,6 +8,9 @@
 
 #include <accel/parallel.h>
 
+/* Once for all rows: small code counts more than fast code. */
+#define SMALL __attribute__ ((cold))
+
 /* An array of the program's, and the same on the device where it is needed. */
 struct array {
     DLDevice from, to;
@@ -23,7 +26,7 @@ locate (const void *address)
 }
 
 /* @param is_read  it has values already */
-static enum accel_status
+SMALL static enum accel_status
 place (struct array *array, const void *own, size_t bytes, DLDevice to, bool is_read, struct accel_error *err)
 {
     DLDevice from = locate (own);
@@ -44,7 +47,7 @@ place (struct array *array, const void *own, size_t bytes, DLDevice to, bool is_
 }
 
 /* @param is_changed  copy what is there to where the program has it */
-static enum accel_status
+SMALL static enum accel_status
 take_back (const struct array *array, bool is_changed, struct accel_error *err)
 {
     enum accel_status status = ACCEL_OK;
@@ -71,7 +74,7 @@ check_labels (const int32_t *labels, size_t count, int64_t classes, struct accel
     return ACCEL_OK;
 }
 
-static enum accel_status
+SMALL static enum accel_status
 compute (const struct comm_site *site, struct accel_comm *comm, DLDevice device, struct vocabulary_rows *rows,
          struct accel_error *err)
 {
@@ -100,7 +103,7 @@ compute (const struct comm_site *site, struct accel_comm *comm, DLDevice device,
 
 /* Where the logits are, without a wait of the host, unless it has labels or losses: then it sees all labels before
  * anything is sent. */
-enum accel_status
+SMALL enum accel_status
 accel_parallel_cross_entropy_at (const char *file, int line, struct accel_comm *comm, const int32_t *labels,
                                  size_t rows, size_t columns, float scale, float *logits, float *losses,
                                  struct accel_error *err)
