@@ -8,7 +8,7 @@
 #   test_exit STATUS COMMAND...     wait_for COMMAND...     timeout $patience COMMAND...
 #   await FILE...                   gone PID...
 #   port=$(free_port)               by_hand N PORT COMMAND...
-#   nothing_left                   is_long                      draw COUNT [FIRST]
+#   nothing_left                   is_long, has_turn ROW        draw COUNT [FIRST]
 #   test_done
 #
 # tests/README.md has the rules.
@@ -158,8 +158,14 @@ draw () {
 is_long () {
     [ "${TEST_LONG-no}" = yes ]
 }
+# has_turn ROW: of a long table whose rows take long, CI runs a third each time
+has_turn () {
+    [ -z "$in_turns" ] || is_turn "$0 $1" 3
+}
+in_turns=
 if [ "${TEST_LONG-no}" = turn ]; then
     . "$srcdir/tests/turn.sh"
+    in_turns=yes
     if is_turn "$0"; then TEST_LONG=yes; else TEST_LONG=no; fi
 fi
 
