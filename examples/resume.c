@@ -10,10 +10,10 @@
  * A step has total_batch_size samples, in as many passes as the number of processes needs: for 16, 2 processes with 4
  * samples each make 2 passes, and 1 process makes 4.  So the steps stay the same on any number of processes.
  *
- * Each sample that was used is a line in the log: its epoch, the sample, a random number, its loss.  Every few steps
- * the state is saved: the library saves the model, and where the loader and the random numbers are; this program adds
- * how long the log is.  If the program is started again, it cuts the log back to that length, and the log becomes the
- * same as that of a run that was never killed.
+ * Each sample that was used is a line in the log: its epoch, the sample, a random number and its loss, both with all
+ * digits that tell their bits apart.  Every few steps the state is saved: the library saves the model, and where the
+ * loader and the random numbers are; this program adds how long the log is.  If the program is started again, it cuts
+ * the log back to that length, and the log becomes the same as that of a run that was never killed.
  *
  * With --evaluate N, all samples are evaluated after every N steps, which the state and the log do not show.
  *
@@ -269,7 +269,7 @@ log_pass (struct accel *acc, const struct training *training, int log, const cha
     for (size_t i = 0; lines && i < count; i++) {
         int64_t sample = ((const int64_t *) all.dl.data)[i];
         double x[WEIGHTS], error = error_of (training, sample, x);
-        used += (size_t) snprintf (lines + used, room - used, "%llu %lld %.6f %.9g\n",
+        used += (size_t) snprintf (lines + used, room - used, "%llu %lld %.9g %.17g\n",
                                    (unsigned long long) accel_loader_epoch (training->loader), (long long) sample,
                                    (double) accel_generator_uniform (accel_default_generator ()), error * error / 2);
     }
