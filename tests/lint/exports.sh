@@ -30,10 +30,11 @@ test_expect_success 'every declaration has a comment' \
 # parameters were divided; 1,032 KiB before segments that are computed again, and PowerSGD in the order of the device; 1,040 KiB
 # before tensors were; 1,068 KiB before states were divided on GPUs; 1,072 KiB before a GPU's memory was known without code for GPUs;
 # 1,080 KiB before gradients and parameters were divided on GPUs; 1,100 KiB before each host kept models for a restart, and states of
-# models on GPUs were offloaded; 1,116 KiB before parts of tensors were divided, too, and parameters of models on GPUs were offloaded.
+# models on GPUs were offloaded; 1,116 KiB before parts of tensors were divided, too, and parameters of models on GPUs were offloaded;
+# 1,124 KiB before DeepSpeed's file was followed, and embeddings and losses of vocabularies that are divided.
 engines=$(find "$builddir/src/lib/engines" -path "*/.libs/*.o" -exec size {} + | awk "{ sum += \$1 + \$2 } END { print sum + 0 }")
 # gcc 13 and later make 4 % more of the same sources than gcc 12.
-case $($CC -dumpversion) in 12 | 12.*) most=1124 ;; *) most=1174 ;; esac
+case $($CC -dumpversion) in 12 | 12.*) most=1136 ;; *) most=1188 ;; esac
 limit=$((most * 1024 + engines))
 flags=$(sed -n 's/^CFLAGS = //p' "$builddir/Makefile") extra=$(sed -n 's/^\(SAN\|COVERAGE\)_CFLAGS = //p' "$builddir/Makefile")
 if { [ "$flags" = '-g -O2' ] || [ "$flags" = '-O2 -g1' ]; } && grep -q '^CC = gcc' "$builddir/Makefile" && [ -z "$(echo $extra)" ] && nm "$library" | grep -q kernels_avx512; then
