@@ -35,7 +35,7 @@ main (int argc, char **argv)
     if (!status && accel_is_main_process (acc))
         printf ("%s, %u passes, norm %g, %s%s\n", strategies[accel_model_sharding (model)],
                 accel_gradient_accumulation_steps (acc), accel_gradient_clipping (acc), accel_mixed_precision (acc),
-                data.data == before ? "" : ", shared");
+                data.data == before ? "" : ", moved");
     if (status)
         fprintf (stderr, "%s\n", err.text);
     accel_optimizer_destroy (optimizer);

@@ -48,9 +48,11 @@ test_expect_success 'FSDP 2 with replicas of shards' '
     grep -x "HYBRID_SHARD, 1 passes, norm inf, no" out'
 test_expect_success 'one copy of the parameters, if the program follows addresses' '
     launched --use_fsdp --share_parameters >out 2>err && cat out err &&
-    grep -x "FULL_SHARD, 1 passes, norm inf, no, shared" out && ! grep share_parameters err'
+    grep -x "FULL_SHARD, 1 passes, norm inf, no, moved" out && ! grep share_parameters err'
 asked="$asked silent"
 test_expect_success 'a program that says nothing keeps its memory' '
     launched --use_fsdp --share_parameters >out 2>err && cat out err && grep -x "FULL_SHARD, 1 passes, norm inf, no" out &&
-    grep "share_parameters has no effect: it changes addresses" err'
+    grep "share_parameters has no effect: it changes addresses" err &&
+    launched --use_deepspeed --zero_stage 3 --offload_param_device nvme --offload_param_nvme_path . >out 2>err &&
+    cat out err && grep -x "FULL_SHARD, 1 passes, norm inf, no" out && grep "offload_param_device has no effect: it changes" err'
 test_done

@@ -263,9 +263,10 @@ sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_
     }
     if (status || !sharding_is_on (model))
         return status;
-    if (model->sharding.launched.shares && !model->sharding.is_set)
-        accel_logger_log (acc, ACCEL_LOG_WARNING, "--share_parameters has no effect: it changes addresses, and a "
-                          "program that follows them calls accel_model_set_sharding");
+    const char *option = sharding_not_followed (model);
+    if (option)
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "%s has no effect: it changes addresses, and a program that follows "
+                          "them calls accel_model_set_sharding", option);
     if (!model->sharding.shares)
         return ACCEL_OK;
     if (is_on_host)

@@ -131,10 +131,25 @@ wanted (const struct accel_model *model, enum accel_offload asked, enum accel_of
     return asked != ACCEL_OFFLOAD_DEFAULT ? asked : is_divided ? launched : ACCEL_OFFLOAD_NONE;
 }
 
+const char *
+sharding_not_followed (const struct accel_model *model)
+{
+    const struct launched_sharding *launched = &model->sharding.launched;
+    bool is_in_file = launched->offload_param == ACCEL_OFFLOAD_NVME && sharding_has_parameters (model);
+    return model->sharding.is_set ? NULL
+           : launched->shares     ? "--share_parameters"
+           : is_in_file           ? "offload_param_device"
+                                  : NULL;
+}
+
+/* Parameters in a file have other addresses, so a program has to have said that it follows them. */
 enum accel_offload
 offload_of_parameters (const struct accel_model *model)
 {
-    return wanted (model, model->sharding.offload_param, model->sharding.launched.offload_param);
+    enum accel_offload launched = model->sharding.launched.offload_param;
+    if (launched == ACCEL_OFFLOAD_NVME && !model->sharding.is_set)
+        launched = ACCEL_OFFLOAD_CPU;
+    return wanted (model, model->sharding.offload_param, launched);
 }
 
 enum accel_offload

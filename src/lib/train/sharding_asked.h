@@ -17,6 +17,10 @@ const char *sharding_hint (const struct accel_model *model);
 /** @return what the launcher was given if it asks for sharding; static */
 const char *sharding_launcher_option (void);
 
+/** @return which option that would change addresses has no effect, because the program does not say that it follows
+ *          them, of a model that is divided; NULL: none; static */
+const char *sharding_not_followed (const struct accel_model *model);
+
 /** Where the states of optimizers with the masters, and divided parameters, are to be; and if that is in files, in
  *  which folder: NULL if none is known.  @{ */
 enum accel_offload offload_of_optimizers (const struct accel_model *model);

@@ -494,13 +494,13 @@ fail_to_prepare (struct accel *acc)
 
 /* ---- what the launcher was asked for ---- */
 
-static bool by_launcher_states, by_launcher_parameters;
+static bool by_launcher_states, by_launcher_parameters, by_launcher_follows;
 
 static void
 by_launcher (struct accel *acc)
 {
     struct net net;
-    make (&net, acc, NULL);
+    make (&net, acc, by_launcher_follows ? &(struct accel_sharding_options){ 0 } : NULL);
     rank_must (accel_prepare (acc, &err, net.model, net.optimizer), &err);
     right (!net.optimizer->state_file == !by_launcher_states, "states");
     right (!net.model->sharding.parameters_file == !by_launcher_parameters, "parameters");
@@ -513,10 +513,11 @@ test_launcher (void)
 {
     static const struct {
         const char *stage, *optimizer, *param;
-        bool states, parameters;
-    } rows[] = { { "3", "nvme", "nvme", true, true },   { "3", "cpu", "nvme", false, true },
-                 { "2", "nvme", "nvme", true, false },  { "3", "cpu", "cpu", false, false },
-                 { "0", "nvme", "none", false, false }, { "3", "none", "none", false, false } };
+        bool states, parameters, follows;
+    } rows[] = { { "3", "nvme", "nvme", true, true, true },  { "3", "cpu", "nvme", false, true, true },
+                 { "2", "nvme", "nvme", true, false, true }, { "3", "nvme", "nvme", true, false, false },
+                 { "3", "cpu", "cpu", false, false },        { "0", "nvme", "none", false, false },
+                 { "3", "none", "none", false, false } };
     setenv (ENV_USE_DEEPSPEED, "true", 1);
     setenv (ENV_OFFLOAD_OPTIMIZER_PATH, folder (), 1);
     setenv (ENV_OFFLOAD_PARAM_PATH, folder (), 1);
@@ -527,8 +528,9 @@ test_launcher (void)
         setenv (ENV_OFFLOAD_PARAM, rows[i].param, 1);
         by_launcher_states = rows[i].states;
         by_launcher_parameters = rows[i].parameters;
-        snprintf (name, sizeof name, "--use_deepspeed, stage %s: %s, %s", rows[i].stage, rows[i].optimizer,
-                  rows[i].param);
+        by_launcher_follows = rows[i].follows;
+        snprintf (name, sizeof name, "--use_deepspeed, stage %s: %s, %s%s", rows[i].stage, rows[i].optimizer,
+                  rows[i].param, rows[i].follows ? "; the program follows addresses" : "");
         as_ranks (2, name, by_launcher);
     }
     unsetenv (ENV_USE_DEEPSPEED);
