@@ -169,7 +169,16 @@ parse (struct deepspeed_file *file, const char *name, const char *text, size_t l
     return status ? accel_fail_in (err, status, "%s:%d", name, line) : ACCEL_OK;
 }
 
-/* Base64 of an object begins with e, and names of files seldom consist of its characters alone. */
+static bool
+is_object (const char *text, size_t length)
+{
+    size_t at = 0;
+    while (at < length && text[at] && strchr (" \t\r\n", text[at]))
+        at++;
+    return at < length && text[at] == '{';
+}
+
+/* What is not the name of a file may be the text itself, or its base64, also that which is safe in addresses. */
 enum accel_status
 deepspeed_read (struct deepspeed_file *file, const char *name, struct accel_error *err)
 {
@@ -178,7 +187,13 @@ deepspeed_read (struct deepspeed_file *file, const char *name, struct accel_erro
     size_t length;
     struct fail fail;
     *file = (struct deepspeed_file){ 0 };
-    if (*name == 'e' && access (name, F_OK) && base64_decode (&decoded, name, strlen (name)) && decoded.text)
+    if (access (name, F_OK) && is_object (name, strlen (name)))
+        return parse (file, "DeepSpeed's configuration", name, strlen (name), err);
+    AUTO_FREE char *plain = strdup (name);
+    for (char *at = plain; at && *at; at++)
+        *at = *at == '-' ? '+' : *at == '_' ? '/' : *at;
+    if (plain && access (name, F_OK) && base64_decode (&decoded, plain, strlen (plain)) && decoded.text
+        && is_object (decoded.text, decoded.length))
         return parse (file, "DeepSpeed's configuration", decoded.text, decoded.length, err);
     if (io_read_file (name, MAX_BYTES, &text, &length, &fail))
         return accel_fail (err, ACCEL_ERR_SYSTEM, "DeepSpeed's configuration file: %s", fail.text);

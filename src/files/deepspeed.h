@@ -34,8 +34,8 @@ struct deepspeed_file {
 };
 
 /**
- * Read @p name: a file, or its content in base64, as Accelerate does.  Of keys that are not listed above, only the
- * syntax is checked.
+ * Read @p name: a file, or its content, also in base64, as Accelerate does.  Of keys that are not listed above, only
+ * the syntax is checked.
  *
  * @param[out] file  release it with deepspeed_release(), also after a failure
  * @retval ACCEL_ERR_FORMAT  names the file, the line and the key

@@ -63,8 +63,8 @@ static enum accel_status
 read_clipping (struct accumulation *accumulation, struct accel_error *err)
 {
     const char *text = getenv (ENV_GRADIENT_CLIPPING);
-    if (text && strcasecmp (text, "none") && strcasecmp (text, "auto")
-        && parse_double (text, 0, INFINITY, &accumulation->gradient_clipping) != PARSE_OK)
+    accumulation->has_clipping = text && strcasecmp (text, "none") && strcasecmp (text, "auto");
+    if (accumulation->has_clipping && parse_double (text, 0, INFINITY, &accumulation->gradient_clipping) != PARSE_OK)
         return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is invalid: expected a norm or none",
                            ENV_GRADIENT_CLIPPING, text);
     return ACCEL_OK;
@@ -85,7 +85,7 @@ follow_deepspeed (struct accumulation *its, const struct deepspeed_file *file)
     }
     if (norm->is != DEEPSPEED_AUTO)
         its->gradient_clipping = norm->number;
-    else if (!(its->gradient_clipping > 0))
+    else if (!its->has_clipping)
         its->gradient_clipping = 1;
 }
 
@@ -275,6 +275,7 @@ accel_set_gradient_accumulation_steps (struct accel *acc, uint32_t num_steps, st
                            __func__, num_steps, its->total_batch_size, its->options.num_steps);
     its->options.num_steps = num_steps;
     its->given = num_steps;
+    its->overruled = 0; /* by the program, not by the file */
     return ACCEL_OK;
 }
 

@@ -30,6 +30,7 @@ struct accumulation {
     struct step_shape shape;  /* of the latest pass */
     bool loaded;              /* from a checkpoint, and no pass was made since */
     double gradient_clipping; /* 0: none */
+    bool has_clipping;        /* a norm was given, also 0 */
 };
 
 extern const struct part_kind part_accumulation;

@@ -18,12 +18,14 @@ number (uint64_t asked, uint64_t launched)
     return asked ? asked : launched;
 }
 
-/* What is left open is what the launcher was asked for. */
+/* What is left open is what the launcher was asked for.  Its threshold is about parameters that are divided. */
 static void
-set_numbers (struct model_sharding *sharding, const struct accel_sharding_options *options)
+set_numbers (struct model_sharding *sharding, enum accel_sharding strategy,
+             const struct accel_sharding_options *options)
 {
     const struct launched_sharding *launched = &sharding->launched;
-    sharding->min_num_params = number (options->min_num_params, launched->min_num_params);
+    bool is_stage_3 = strategy == ACCEL_SHARDING_FULL_SHARD || strategy == ACCEL_SHARDING_HYBRID_SHARD;
+    sharding->min_num_params = number (options->min_num_params, is_stage_3 ? launched->min_num_params : 0);
     sharding->group_size = number (options->group_size, launched->group_size);
     sharding->prefetch_layers = number (options->prefetch_layers, launched->prefetch_layers);
     sharding->max_live_params = number (options->max_live_params, launched->max_live_params);
@@ -84,7 +86,7 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
     model->sharding.asked = options->strategy;
     bool is_in_file = offload_of_parameters (model) == ACCEL_OFFLOAD_NVME;
     model->sharding.shares = options->share_parameters || (model->sharding.launched.shares && !is_in_file);
-    set_numbers (&model->sharding, options);
+    set_numbers (&model->sharding, sharding_wanted (model), options);
     return ACCEL_OK;
 }
 

@@ -24,16 +24,19 @@ number_of (const struct deepspeed_file *file, enum deepspeed_key key, double oth
 }
 
 /* DeepSpeed's plugin has stage 2 unless it is told otherwise, but its file has stage 0. */
-static enum accel_sharding
-strategy_of_deepspeed (const struct deepspeed_file *file)
+static enum accel_status
+read_stage (const struct deepspeed_file *file, enum accel_sharding *strategy, struct accel_error *err)
 {
     static const enum accel_sharding of_stages[] = { ACCEL_SHARDING_NONE, ACCEL_SHARDING_OPTIMIZER,
                                                      ACCEL_SHARDING_SHARD_GRAD_OP, ACCEL_SHARDING_FULL_SHARD };
     const char *text = getenv (ENV_ZERO_STAGE);
     bool is_left = !file->is_read || file->values[DEEPSPEED_STAGE].is == DEEPSPEED_AUTO;
-    long stage = !is_left ? 0 : text && *text ? strtol (text, NULL, 10) : 2;
-    stage = (long) number_of (file, DEEPSPEED_STAGE, (double) stage);
-    return of_stages[stage < 0 ? 0 : stage > 3 ? 3 : stage];
+    int64_t stage = is_left ? 2 : 0;
+    if (is_left && text && *text && parse_int64 (text, 0, 3, &stage) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not a stage from 0 to 3", ENV_ZERO_STAGE,
+                           text);
+    *strategy = of_stages[(int) number_of (file, DEEPSPEED_STAGE, (double) stage)];
+    return ACCEL_OK;
 }
 
 static enum accel_offload
@@ -66,12 +69,14 @@ read_deepspeed (struct launched_sharding *launched, struct accel_error *err)
 {
     struct deepspeed_file file;
     enum accel_status status = launched_deepspeed (&file, err);
-    launched->strategy = strategy_of_deepspeed (&file);
+    if (!status)
+        status = read_stage (&file, &launched->strategy, err);
     launched->offload_optimizer = offload_of_deepspeed (&file, DEEPSPEED_OPTIMIZER_DEVICE, ENV_OFFLOAD_OPTIMIZER);
     launched->offload_param = offload_of_deepspeed (&file, DEEPSPEED_PARAM_DEVICE, ENV_OFFLOAD_PARAM);
-    if (launched->strategy == ACCEL_SHARDING_FULL_SHARD) /* whose parameters these keys are about */
-        launched->min_num_params = (uint64_t) number_of (&file, DEEPSPEED_PERSISTENCE, 0);
+    launched->min_num_params = (uint64_t) number_of (&file, DEEPSPEED_PERSISTENCE, 0);
     launched->max_live_params = (uint64_t) number_of (&file, DEEPSPEED_MAX_LIVE, 0);
+    if (file.values[DEEPSPEED_MAX_LIVE].is == DEEPSPEED_SET && !launched->max_live_params)
+        launched->max_live_params = 1; /* to DeepSpeed, 0 is the least, not no limit */
     if (!status)
         status = path_of_deepspeed (&file, DEEPSPEED_OPTIMIZER_PATH, ENV_OFFLOAD_OPTIMIZER_PATH,
                                     &launched->optimizer_path, err);
@@ -90,10 +95,21 @@ has_version_2 (void)
     return version && !strcmp (version, "2");
 }
 
-/* It divides everything unless it is told otherwise: in version 2, by whether parameters stay whole between a forward
- * and a backward pass. */
-static enum accel_sharding
-strategy_of_fsdp (void)
+/* In version 2: whether parameters stay whole between a forward and a backward pass. */
+static enum accel_status
+read_reshard (enum accel_sharding *strategy, struct accel_error *err)
+{
+    const char *text = getenv (ENV_FSDP_RESHARD);
+    bool reshards = true;
+    if (text && *text && parse_bool (text, &reshards) != PARSE_OK)
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is neither true nor false, as version 2 of "
+                           "FSDP needs", ENV_FSDP_RESHARD, text);
+    *strategy = reshards ? ACCEL_SHARDING_FULL_SHARD : ACCEL_SHARDING_SHARD_GRAD_OP;
+    return ACCEL_OK;
+}
+
+static enum accel_status
+read_strategy (enum accel_sharding *strategy, struct accel_error *err)
 {
     static const struct {
         const char *name, *number;
@@ -103,27 +119,28 @@ strategy_of_fsdp (void)
                 { "NO_SHARD", "3", ACCEL_SHARDING_NONE },
                 { "HYBRID_SHARD", "4", ACCEL_SHARDING_HYBRID_SHARD },
                 { "HYBRID_SHARD_ZERO2", "5", ACCEL_SHARDING_HYBRID_SHARD_ZERO2 } };
-    const char *text = getenv (ENV_FSDP_STRATEGY), *reshards = getenv (ENV_FSDP_RESHARD);
-    if (has_version_2 ())
-        return !reshards || !*reshards || launched_is_on (ENV_FSDP_RESHARD) ? ACCEL_SHARDING_FULL_SHARD
-                                                                            : ACCEL_SHARDING_SHARD_GRAD_OP;
-    for (size_t i = 0; text && i < sizeof all / sizeof *all; i++)
-        if (!strcmp (text, all[i].name) || !strcmp (text, all[i].number))
-            return all[i].strategy;
-    return ACCEL_SHARDING_FULL_SHARD;
+    const char *text = getenv (ENV_FSDP_STRATEGY);
+    if (!text || !*text)
+        text = all[0].name;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcasecmp (text, all[i].name) || !strcmp (text, all[i].number))
+            return *strategy = all[i].strategy, ACCEL_OK;
+    return accel_fail (err, ACCEL_ERR_INVALID, "environment: %s='%.40s' is not one of FULL_SHARD, SHARD_GRAD_OP, "
+                       "NO_SHARD, HYBRID_SHARD, HYBRID_SHARD_ZERO2", ENV_FSDP_STRATEGY, text);
 }
 
 /* Its offloading is to host memory.  Only version 1 can be asked not to gather ahead, for each kind of pass. */
-static void
-read_fsdp (struct launched_sharding *launched)
+static enum accel_status
+read_fsdp (struct launched_sharding *launched, struct accel_error *err)
 {
     const char *prefetch = getenv (ENV_FSDP_BACKWARD_PREFETCH);
-    launched->strategy = strategy_of_fsdp ();
     if (launched_is_on (ENV_FSDP_OFFLOAD))
         launched->offload_optimizer = launched->offload_param = ACCEL_OFFLOAD_CPU;
-    if (!has_version_2 () && prefetch && !strcasecmp (prefetch, "NO_PREFETCH")
-        && !launched_is_on (ENV_FSDP_FORWARD_PREFETCH))
+    if (has_version_2 ())
+        return read_reshard (&launched->strategy, err);
+    if (prefetch && !strcasecmp (prefetch, "NO_PREFETCH") && !launched_is_on (ENV_FSDP_FORWARD_PREFETCH))
         launched->prefetch_layers = ACCEL_NONE;
+    return read_strategy (&launched->strategy, err);
 }
 
 /* ---- groups ---- */
@@ -145,7 +162,8 @@ read_groups (struct launched_sharding *launched)
     if (shards == 1)
         return;
     launched->group_size = shards;
-    if (size_of (ENV_PARALLELISM_DP_REPLICATE_SIZE) == 1 || !launched_is_on (ENV_USE_FSDP) || !has_version_2 ())
+    if (size_of (ENV_PARALLELISM_DP_REPLICATE_SIZE) == 1 || launched_is_on (ENV_USE_DEEPSPEED)
+        || !launched_is_on (ENV_USE_FSDP) || !has_version_2 ())
         return;
     launched->strategy = launched->strategy == ACCEL_SHARDING_FULL_SHARD ? ACCEL_SHARDING_HYBRID_SHARD
                                                                          : ACCEL_SHARDING_HYBRID_SHARD_ZERO2;
@@ -163,10 +181,11 @@ sharding_read_launched (struct accel_model *model, struct accel_error *err)
     if (launched_is_on (ENV_USE_DEEPSPEED))
         status = read_deepspeed (launched, err);
     else if (launched_is_on (ENV_USE_FSDP))
-        read_fsdp (launched);
+        status = read_fsdp (launched, err);
     read_groups (launched);
     launched->shares = launched_is_on (ENV_SHARE_PARAMETERS);
-    model->sharding.min_num_params = launched->min_num_params;
+    if (launched->strategy == ACCEL_SHARDING_FULL_SHARD) /* whose parameters it is about */
+        model->sharding.min_num_params = launched->min_num_params;
     model->sharding.group_size = launched->group_size;
     model->sharding.prefetch_layers = launched->prefetch_layers;
     model->sharding.max_live_params = launched->max_live_params;

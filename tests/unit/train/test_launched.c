@@ -52,10 +52,15 @@ static const struct row {
     { ZERO ("\"stage\": 3, \"stage3_max_live_parameters\": 1e9, \"stage3_param_persistence_threshold\": 1e5"),
       DEEPSPEED, "strategy 4, states 1 -, parameters 1 -, from 100000, live 1000000000, groups 0, ahead 0" },
     { ZERO ("\"stage\": 2, \"stage3_param_persistence_threshold\": 1e5"), DEEPSPEED, STRATEGY (3) WHOLE },
+    { ZERO ("\"stage\": 3, \"stage3_max_live_parameters\": 0"), DEEPSPEED,
+      "strategy 4, states 1 -, parameters 1 -, from 0, live 1, groups 0, ahead 0" },
     { "{\"train_batch_size\": \"auto\", \"steps_per_print\": Infinity, \"other\": [{\"stage\": 1}, -1.5e-3], "
       "\"zero_optimization\": {\"stage\": 1, \"other\": {\"device\": 7}}, \"zero_optimization.stage\": 2}",
       DEEPSPEED, STRATEGY (2) WHOLE },
     { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=eyJ6ZXJvX29wdGltaXphdGlvbiI6eyJzdGFnZSI6MX19",
+      STRATEGY (2) WHOLE },
+    { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=" "{\"zero_optimization\":{\"stage\":1}}", STRATEGY (2) WHOLE },
+    { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=CnsiemVyb19vcHRpbWl6YXRpb24iOnsic3RhZ2UiOjF9LCJhIjoiPj4-Pz8_fn5-In0=",
       STRATEGY (2) WHOLE },
     { NULL, FSDP ENV_FSDP_OFFLOAD "=true",
       "strategy 4, states 2 -, parameters 2 -, from 0, live 0, groups 0, ahead 0" },
@@ -64,6 +69,8 @@ static const struct row {
     { NULL, FSDP ENV_FSDP_BACKWARD_PREFETCH "=NO_PREFETCH " ENV_FSDP_FORWARD_PREFETCH "=true", FULL WHOLE },
     { NULL, FSDP ENV_FSDP_BACKWARD_PREFETCH "=BACKWARD_POST", FULL WHOLE },
     { NULL, FSDP ENV_FSDP_VERSION "=2 " ENV_FSDP_BACKWARD_PREFETCH "=NO_PREFETCH", FULL WHOLE },
+    { NULL, FSDP ENV_FSDP_STRATEGY "=no_shard", STRATEGY (1) WHOLE },
+    { NULL, FSDP ENV_FSDP_STRATEGY "=Shard_Grad_Op", STRATEGY (3) WHOLE },
     { NULL, FSDP ENV_PARALLELISM_DP_SHARD_SIZE "=4", FULL WHOLE },
     { NULL, FSDP GRID (2, 4), FULL "groups 4, ahead 0" },
     { NULL, FSDP ENV_FSDP_VERSION "=2 " GRID (1, 4), FULL "groups 4, ahead 0" },
@@ -72,6 +79,7 @@ static const struct row {
     { NULL, FSDP ENV_FSDP_VERSION "=2 " ENV_FSDP_RESHARD "=false " GRID (2, 4), STRATEGY (6) "groups 4, ahead 0" },
     { NULL, GRID (2, 4), STRATEGY (1) "groups 4, ahead 0" },
     { NULL, DEEPSPEED ENV_ZERO_STAGE "=3 " GRID (2, 4), FULL "groups 4, ahead 0" },
+    { NULL, DEEPSPEED ENV_ZERO_STAGE "=0 " FSDP ENV_FSDP_VERSION "=2 " GRID (2, 4), STRATEGY (1) "groups 4, ahead 0" },
 }, jobs[] = {
     { NULL, "", "1 passes, norm inf, no" },
     { NULL, ENV_GRADIENT_ACCUMULATION_STEPS "=auto", "1 passes, norm inf, no" },
@@ -81,6 +89,9 @@ static const struct row {
     { BESIDE_ZERO ("\"gradient_accumulation_steps\": \"auto\", \"gradient_clipping\": \"auto\""),
       DEEPSPEED ENV_GRADIENT_ACCUMULATION_STEPS "=2 " ENV_GRADIENT_CLIPPING "=3", "2 passes, norm 3, no" },
     { BESIDE_ZERO ("\"gradient_clipping\": \"auto\""), DEEPSPEED, "1 passes, norm 1, no" },
+    { BESIDE_ZERO ("\"gradient_clipping\": \"auto\""), DEEPSPEED ENV_GRADIENT_CLIPPING "=0", "1 passes, norm inf, no" },
+    { BESIDE_ZERO ("\"gradient_clipping\": \"auto\""), DEEPSPEED ENV_GRADIENT_CLIPPING "=none",
+      "1 passes, norm 1, no" },
     { BESIDE_ZERO ("\"gradient_clipping\": 0"), DEEPSPEED, "1 passes, norm inf, no" },
     { BESIDE_ZERO ("\"fp16\": {\"enabled\": true}"), DEEPSPEED ENV_MIXED_PRECISION "=no", "1 passes, norm inf, fp16" },
     { BESIDE_ZERO ("\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": \"auto\"}"),
@@ -145,15 +156,22 @@ or_dash (const char *path)
     return path ? path : "-";
 }
 
+static enum accel_status
+create_model (struct accel_model **model, struct accel_error *err)
+{
+    static int64_t shape[] = { 8 };
+    static DLTensor data; /* which the model keeps the address of */
+    data = (DLTensor){ .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
+    struct accel_parameter parameter = { "w", &data, NULL };
+    return accel_model_create (model, &parameter, 1, err);
+}
+
 static struct accel_model *
 make_model (void)
 {
-    static int64_t shape[] = { 8 };
-    DLTensor data = { .device = { kDLCPU, 0 }, .ndim = 1, .shape = shape, .dtype = accel_dtype_to_dl (ACCEL_FLOAT32) };
-    struct accel_parameter parameter = { "w", &data, NULL };
     struct accel_error err;
     struct accel_model *model;
-    if (accel_model_create (&model, &parameter, 1, &err)) {
+    if (create_model (&model, &err)) {
         printf ("Bail out! %s\n", err.text);
         exit (99);
     }
@@ -177,6 +195,29 @@ test_models (void)
                   (unsigned long long) its->max_live_params, (unsigned long long) its->group_size,
                   its->prefetch_layers == ACCEL_NONE ? "none" : its->prefetch_layers ? "some" : "0");
         is_text (got, rows[i].wanted, rows[i].file ? rows[i].file : rows[i].environment);
+        accel_model_destroy (model);
+    }
+}
+
+/* What is no word of theirs is not taken for another one. */
+static void
+test_refused (void)
+{
+    static const struct row refused[] = {
+        { NULL, FSDP ENV_FSDP_STRATEGY "=FOO", "environment: FSDP_SHARDING_STRATEGY='FOO' is not one of "
+          "FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD, HYBRID_SHARD_ZERO2" },
+        { NULL, FSDP ENV_FSDP_VERSION "=2 " ENV_FSDP_RESHARD "=FULL_SHARD", "environment: "
+          "FSDP_RESHARD_AFTER_FORWARD='FULL_SHARD' is neither true nor false, as version 2 of FSDP needs" },
+        { NULL, DEEPSPEED ENV_ZERO_STAGE "=7",
+          "environment: ACCELERATE_DEEPSPEED_ZERO_STAGE='7' is not a stage from 0 to 3" },
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct accel_error err = { 0 };
+        struct accel_model *model = NULL;
+        surround (&refused[i], true);
+        enum accel_status status = create_model (&model, &err);
+        surround (&refused[i], false);
+        is_text (status == ACCEL_ERR_INVALID ? err.text : "", refused[i].wanted, refused[i].environment);
         accel_model_destroy (model);
     }
 }
@@ -219,6 +260,22 @@ test_program (void)
     ok (opened, "a total batch size is possible beside a file that does not say it");
     accel_close (acc);
     surround (&silent, false);
+}
+
+/* The file's threshold is of stage 3, also if the program chooses another stage than the file. */
+static void
+test_threshold (void)
+{
+    static const struct row row = { ZERO ("\"stage\": 3, \"stage3_param_persistence_threshold\": 1e5"), DEEPSPEED, "" };
+    surround (&row, true);
+    struct accel_model *model = make_model ();
+    surround (&row, false);
+    struct accel_sharding_options options = { .strategy = ACCEL_SHARDING_OPTIMIZER };
+    ok (!accel_model_set_sharding (model, &options, NULL) && !model->sharding.min_num_params, "none in stage 1");
+    options.strategy = ACCEL_SHARDING_HYBRID_SHARD;
+    ok (!accel_model_set_sharding (model, &options, NULL) && model->sharding.min_num_params == 100000,
+        "one in stage 3");
+    accel_model_destroy (model);
 }
 
 /* The grid of a parallelism_config makes groups. */
@@ -268,8 +325,10 @@ main (void)
     if (chdir (scratch_folder ()))
         return 99;
     test_models ();
+    test_refused ();
     test_jobs ();
     test_program ();
+    test_threshold ();
     test_broken ();
     static const struct row grid = { NULL, FSDP ENV_FSDP_VERSION "=2 " ENV_SHARE_PARAMETERS "=true " GRID (2, 2), "" };
     surround (&grid, true);
