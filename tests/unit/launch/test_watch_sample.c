@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -266,6 +267,7 @@ static int
 wait_to_be_killed (void *unused)
 {
     (void) unused;
+    (void) prctl (PR_SET_PDEATHSIG, SIGKILL); /* a test that is killed leaves none */
     pause ();
     return 0;
 }
