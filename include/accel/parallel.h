@@ -73,10 +73,12 @@ accel_parallel_embedding_at (const char *file, int line, struct accel_comm *comm
                              size_t width, const int32_t *tokens, size_t count, float *y, struct accel_error *err);
 
 /** The backward pass: add @p dy [count, width], which all have, to the rows of @p grad [rows, width] that were looked
- *  up, in the order of tokens.  Sends nothing. */
+ *  up, in the order of tokens.  Sends nothing.  Tokens that are no rows are an error, or on a GPU left out. */
+#define accel_parallel_embedding_backward(...) accel_parallel_embedding_backward_at (ACCEL_HERE, __VA_ARGS__)
 ACCEL_API ACCEL_NODISCARD enum accel_status
-accel_parallel_embedding_backward (struct accel_comm *comm, size_t rows, size_t width, const int32_t *tokens,
-                                   size_t count, const float *dy, float *grad, struct accel_error *err);
+accel_parallel_embedding_backward_at (const char *file, int line, struct accel_comm *comm, size_t rows, size_t width,
+                                      const int32_t *tokens, size_t count, const float *dy, float *grad,
+                                      struct accel_error *err);
 
 /* Layers need four pairs of functions, which parallel_linear.h calls: what the forward pass does to activations,
  * and the backward pass to their gradients.

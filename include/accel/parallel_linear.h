@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Linear layers of which each process has a part: Megatron-LM's ColumnParallelLinear and RowParallelLinear.  The
  * program multiplies, with BLAS, cuBLAS or whatever it has; these functions say when, and send what has to be sent.
- * They are compiled into the program, of calls that it could make itself.
+ * They are compiled into the program, and make calls that it could make itself.
  *
  * The layers of a block, whose hidden units are divided: a column-parallel one without gather_output, what is computed
  * with each unit alone, and a row-parallel one with input_is_parallel.  That is one all-reduce on the way forward, and
@@ -21,7 +21,7 @@ ACCEL_BEGIN_DECLS
  * transposed.  In memory of a GPU, queue the product on accel_get_stream().
  *
  * @param beta  0: what is in @p c has no meaning; or 1
- * @return a failure ends the call of the layer, which the other processes do not know: end the job
+ * @return ACCEL_OK; anything else ends the call of the layer, of which the other processes are not told: end the job
  */
 typedef enum accel_status (*accel_matmul) (void *user, bool a_transposed, bool b_transposed, size_t m, size_t n,
                                            size_t k, const float *a, const float *b, float beta, float *c,
@@ -57,7 +57,7 @@ accel_matmul_plain (void *user, bool a_transposed, bool b_transposed, size_t m, 
 {
     (void) user, (void) err;
     for (size_t i = 0; i < m; i++) {
-        for (size_t j = 0; j < n && beta == 0; j++)
+        for (size_t j = 0; j < n && beta < 1; j++)
             c[i * n + j] = 0;
         for (size_t l = 0; l < k; l++)
             for (size_t j = 0; j < n; j++)
@@ -120,6 +120,8 @@ accel_parallel_linear_at (const char *file, int line, const struct accel_paralle
     const bool gathers = layer->comm && !is_row && layer->gather_output;
     float *part = gathers ? layer->room : y;
     enum accel_status status = ACCEL_OK;
+    if (gathers && !part && rows) /* an error, before the product writes there */
+        return accel_parallel_move (file, line, layer, part, y, rows, layer->out, true, err);
     if (layer->comm && is_row && !layer->input_is_parallel) {
         status = accel_parallel_move (file, line, layer, x, layer->room, rows, layer->in, false, err);
         x = layer->room;
@@ -142,7 +144,7 @@ accel_parallel_linear_at (const char *file, int line, const struct accel_paralle
  *
  * @param x        what the forward pass was given
  * @param dy       the gradient of its y, the same on all where y is
- * @param[out] dx  as large as @p x; NULL: not needed, on no process
+ * @param[out] dx  as large as @p x, in other memory than @p x and @p dy; NULL: not needed, on no process
  */
 #define accel_parallel_linear_backward(...) accel_parallel_linear_backward_at (ACCEL_HERE, __VA_ARGS__)
 static inline enum accel_status
@@ -152,7 +154,7 @@ accel_parallel_linear_backward_at (const char *file, int line, const struct acce
     const bool is_row = layer->kind == ACCEL_ROW_PARALLEL;
     const bool scatters = layer->comm && is_row && !layer->input_is_parallel;
     const size_t in = layer->in, out = layer->out;
-    float *part = scatters && dx ? layer->room + rows * in : dx;
+    float *part = dx;
     struct accel_work *work = NULL;
     enum accel_status status = ACCEL_OK;
     if (scatters) {
@@ -162,6 +164,8 @@ accel_parallel_linear_backward_at (const char *file, int line, const struct acce
         status = accel_parallel_move (file, line, layer, dy, layer->room, rows, out, false, err);
         dy = layer->room;
     }
+    if (!status && scatters && dx)
+        part = layer->room + rows * in;
     if (!status && dx)
         status = accel_parallel_product (layer, false, !layer->transposed, rows, in, out, dy, layer->weight, 0, part,
                                          err);

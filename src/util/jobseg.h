@@ -116,7 +116,8 @@ enum {
     X (SUMMON_FULL_PARAMS, "accel_summon_full_params") \
     X (PARALLEL_GATHER, "accel_parallel_gather") \
     X (PARALLEL_CROSS_ENTROPY, "accel_parallel_cross_entropy") \
-    X (PARALLEL_EMBEDDING, "accel_parallel_embedding")
+    X (PARALLEL_EMBEDDING, "accel_parallel_embedding") \
+    X (PARALLEL_EMBEDDING_BACKWARD, "accel_parallel_embedding_backward")
 
 enum jobseg_call {
 #define X(name, text) JOBSEG_CALL_##name,

@@ -44,7 +44,7 @@ done <<'END'
 4 4
 4 2
 END
-for count in 1 2 4; do
+for count in 1 2 3 4; do
     test_expect_success "layers that $count processes divide have the bits of whole ones" '
         program=$builddir/tests/conformance/parallel_layers && ranks $count'
 done

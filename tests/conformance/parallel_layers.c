@@ -32,7 +32,8 @@ number (int seed, int i)
 /* ---- products of the program's own ---- */
 
 static int products;
-static bool waits_for_last, fails;
+static struct accel_comm *group; /* of all: the world is for what products send */
+static bool overlaps, fails;
 
 static float *
 view (DLTensor *tensor, int64_t *shape, void **copy, const float *data, size_t count)
@@ -44,7 +45,8 @@ view (DLTensor *tensor, int64_t *shape, void **copy, const float *data, size_t c
     return mirror_get (copy, tensor);
 }
 
-/* The weight's product of rank 0 waits until the last rank has the gradients of its input, which rank 0 has to send. */
+/* Rank 0 is in its weight's product before the last rank sends gradients of the input, and until that has all of them:
+ * so rank 0 neither waits for them before the product, nor sends its own after it. */
 static enum accel_status
 product (void *user, bool a_transposed, bool b_transposed, size_t m, size_t n, size_t k, const float *a, const float *b,
          float beta, float *c, struct accel_error *why)
@@ -67,7 +69,11 @@ product (void *user, bool a_transposed, bool b_transposed, size_t m, size_t n, s
             into[i * n + j] = sum;
         }
     mirror_put (&tensors[2], into);
-    if (waits_for_last && beta != 0 && !rank && size > 1)
+    if (overlaps && beta != 0 && !rank)
+        TRY (accel_comm_send (accel_world (acc), &token, 1, ACCEL_FLOAT32, size - 1, why));
+    if (overlaps && beta == 0 && rank == size - 1)
+        TRY (accel_comm_recv (accel_world (acc), &token, 1, ACCEL_FLOAT32, 0, why));
+    if (overlaps && beta != 0 && !rank)
         TRY (accel_comm_recv (accel_world (acc), &token, 1, ACCEL_FLOAT32, size - 1, why));
     for (int i = 0; i < 3; i++)
         free (copies[i]);
@@ -148,7 +154,7 @@ check_linear (enum accel_parallel_kind kind, bool has_parts, bool transposed, bo
     compute_whole (&w, is_row ? IN * size : IN, is_row ? OUT : OUT * size);
     int ins = is_row && has_parts ? IN : w.ins, outs = !is_row && has_parts ? OUT : w.outs;
     struct accel_parallel_linear layer = {
-        .comm = size > 1 ? accel_world (acc) : NULL, .in = IN, .out = OUT, .matmul = is_own ? product : NULL,
+        .comm = size > 1 ? group : NULL, .in = IN, .out = OUT, .matmul = is_own ? product : NULL,
         .user = &products, .gather_output = !has_parts, .input_is_parallel = has_parts, .transposed = transposed,
         .kind = kind };
     const size_t elements = IN * OUT;
@@ -173,11 +179,12 @@ check_linear (enum accel_parallel_kind kind, bool has_parts, bool transposed, bo
     products = 0;
     TRY (accel_parallel_linear (&layer, x_there, y_there, ROWS, &err));
     check (products == (is_own ? 1 : 0), "products of a forward pass: %d", products);
-    waits_for_last = !is_row;
+    overlaps = !is_row && size > 1;
     TRY (accel_parallel_linear_backward (&layer, x_there, dy_there, dx_there, ROWS, &err));
     check (products == (is_own ? 3 : 0), "products of both passes: %d", products);
-    if (is_own && waits_for_last && size > 1 && rank == size - 1)
+    if (is_own && overlaps && rank == size - 1)
         TRY (accel_comm_send (accel_world (acc), weight, 1, ACCEL_FLOAT32, 0, &err));
+    overlaps = false;
     mirror_take (y, y_there, y_count, device);
     mirror_take (dx, dx_there, x_count, device);
     mirror_take (grad, layer.grad, elements, device);
@@ -211,6 +218,17 @@ check_arguments (void)
     check (!products, "products of a layer that is not trained: %d", products);
     check (accel_parallel_embedding (NULL, NULL, 1, 1, &(int32_t){ 0 }, 1, &number, &err) == ACCEL_ERR_INVALID,
            "no weight");
+    check (accel_parallel_embedding_backward (NULL, 1, 1, &(int32_t){ 0 }, 1, NULL, &number, &err) == ACCEL_ERR_INVALID
+               && strstr (err.text, "accel_parallel_embedding_backward") && strstr (err.text, "dy"),
+           "no dy: %s", err.text);
+    layer.comm = group;
+    layer.device = accel_device (acc);
+    layer.gather_output = true;
+    check (accel_parallel_linear (&layer, &number, &number, 1, &err) == ACCEL_ERR_INVALID, "no room for a part of y");
+    layer.kind = ACCEL_ROW_PARALLEL;
+    check (accel_parallel_linear (&layer, &number, &number, 1, &err) == ACCEL_ERR_INVALID
+               && accel_parallel_linear_backward (&layer, &number, &number, &number, 1, &err) == ACCEL_ERR_INVALID,
+           "no room for a part of x");
 }
 
 /* ---- embeddings ---- */
@@ -270,10 +288,12 @@ main (void)
     TRY (accel_open (&acc, &options, &err));
     rank = accel_process_index (acc);
     size = accel_num_processes (acc);
+    TRY (accel_comm_split (&group, accel_world (acc), 0, 0, &err));
     for (int i = 0; i < 16; i++)
         check_linear (i & 8 ? ACCEL_ROW_PARALLEL : ACCEL_COLUMN_PARALLEL, i & 1, i & 2, i & 4 || !IS_ON_HOST);
     check_arguments ();
     check_embedding ();
+    accel_comm_destroy (group);
     accel_close (acc);
     return wrong > 0;
 }

@@ -29,4 +29,8 @@ test_expect_success 'hosts without whole rows have a sentence' '
     grep "hosts do not have whole rows of the grid: set group_size" out'
 is_long && test_expect_success '4 processes on 4 hosts divide tensors' 'trains 4 0 4 ./hosts 1'
 test_expect_success 'parts that are joined and cut, and losses of logits in parts' 'under_mpirun 4 "$program" pairs 4'
+for ranks in 2 4; do
+    test_expect_success "layers that $ranks processes divide have the bits of whole ones" '
+        under_mpirun $ranks "$builddir/tests/conformance/parallel_layers"'
+done
 test_done

@@ -389,13 +389,13 @@ parallel_embedding (accel_comm *comm, span<const float> weight, std::size_t widt
 }
 inline void
 parallel_embedding_backward (accel_comm *comm, std::size_t width, span<const std::int32_t> tokens,
-                             span<const float> dy, span<float> grad)
+                             span<const float> dy, span<float> grad, site at = site::here ())
 {
     if (!width || grad.size () % width || dy.size () != tokens.size () * width)
         throw error (ACCEL_ERR_INVALID, "embeddings, tokens and gradients do not fit together");
     detail::attempt call;
-    call (accel_parallel_embedding_backward (comm, grad.size () / width, width, tokens.data (), tokens.size (),
-                                             dy.data (), grad.data (), call.err ()));
+    call (accel_parallel_embedding_backward_at (at.file, at.line, comm, grad.size () / width, width, tokens.data (),
+                                                tokens.size (), dy.data (), grad.data (), call.err ()));
 }
 /** @} */
 /** @param x, y  of the sizes that accel/parallel_linear.h says  @param dx  may be nullptr  @{ */

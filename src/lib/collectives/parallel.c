@@ -161,6 +161,8 @@ make_cut (struct cut *cut, const char *function, const DLTensor *whole, const DL
     if (!fits)
         return accel_fail (err, ACCEL_ERR_INVALID, "%s: the tensors are not a whole and its part, one of %d, along "
                            "dimension %d, contiguous, on one device and of one type", function, size, dim);
+    if (accel_tensor_count (part) && (!whole->data || !part->data))
+        return accel_fail_null (err, function, "data");
     cut->shape[0] = cut->shape[1] = 1;
     for (int d = 0; d < part->ndim; d++)
         cut->shape[d >= dim] *= part->shape[d];

@@ -86,7 +86,7 @@ compute (const struct comm_site *site, struct accel_comm *comm, DLDevice device,
     if (!rows->sums) {
         if (comm)
             comm_give_up (comm, "cannot allocate memory for losses");
-        return comm_no_memory (site, err);
+        return memory_fail (device, err, "accel_parallel_cross_entropy: cannot allocate memory for losses");
     }
     vocabulary->find_largest (device, rows);
     if (comm)
@@ -122,7 +122,8 @@ accel_parallel_cross_entropy_at (const char *file, int line, struct accel_comm *
     if (!status)
         status = place (&arrays[LOSSES], losses, rows * sizeof *losses, device, false, err);
     if (!status)
-        is_seen = memory_of (arrays[LABELS].from)->host || memory_of (arrays[LOSSES].from)->host;
+        is_seen = memory_of (device)->host || memory_of (arrays[LABELS].from)->host
+                  || memory_of (arrays[LOSSES].from)->host;
     if (is_seen)
         status = place (&arrays[SEEN], labels, rows * sizeof *labels, host, true, err);
     if (status && comm)

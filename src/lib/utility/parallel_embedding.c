@@ -16,8 +16,11 @@ SMALL static enum accel_status
 describe (struct vocabulary_tokens *tokens, struct comm_site *site, struct accel_comm *comm, const float *weight,
           size_t rows, size_t width, const int32_t *given, size_t count, const float *values, struct accel_error *err)
 {
+    bool is_back = site->call == JOBSEG_CALL_PARALLEL_EMBEDDING_BACKWARD;
     if (count && (!weight || !given || !values))
-        return accel_fail_null (err, jobseg_call_name (site->call), !weight ? "weight" : !given ? "tokens" : "y");
+        return accel_fail_null (err, jobseg_call_name (site->call), !given ? "tokens"
+                                                                    : !values ? is_back ? "dy" : "y"
+                                                                    : is_back ? "grad" : "weight");
     const int64_t own = (int64_t) rows, rank = comm ? accel_comm_rank (comm) : 0;
     *tokens = (struct vocabulary_tokens){ { own * rank, own, own * (comm ? accel_comm_size (comm) : 1) }, count, width,
                                           given, (float *) (uintptr_t) weight, (float *) (uintptr_t) values };
@@ -55,15 +58,16 @@ accel_parallel_embedding_at (const char *file, int line, struct accel_comm *comm
 }
 
 SMALL enum accel_status
-accel_parallel_embedding_backward (struct accel_comm *comm, size_t rows, size_t width, const int32_t *tokens,
-                                   size_t count, const float *dy, float *grad, struct accel_error *err)
+accel_parallel_embedding_backward_at (const char *file, int line, struct accel_comm *comm, size_t rows, size_t width,
+                                      const int32_t *tokens, size_t count, const float *dy, float *grad,
+                                      struct accel_error *err)
 {
     struct vocabulary_tokens all;
-    struct comm_site site = { .file = __FILE__, .line = __LINE__, .call = JOBSEG_CALL_PARALLEL_EMBEDDING };
-    enum accel_status status = describe (&all, &site, comm, grad, rows, width, tokens, count, dy, err);
+    struct comm_site *site = SITE (PARALLEL_EMBEDDING_BACKWARD);
+    enum accel_status status = describe (&all, site, comm, grad, rows, width, tokens, count, dy, err);
     if (status)
         return status;
-    const DLDevice device = device_of (&site);
+    const DLDevice device = device_of (site);
     memory_of (device)->vocabulary->add_back (device, &all);
     return memory_check (device, err);
 }
