@@ -753,7 +753,7 @@ class AccelProcessGroup(Collectives, dist.ProcessGroup):
         wait = timeout or self._timeout
         keys = self._job.keys_of(name)
         comm = meet(store, f"{keys}/group", self._job.world, members, index == 0, wait.total_seconds())
-        made = AccelProcessGroup(store, index, len(ranks), wait, self._job, comm, members, keys)
+        made = type(self)(store, index, len(ranks), wait, self._job, comm, members, keys)
         made.setGroupName(name)
         made.setGroupDesc(group_desc or "undefined")
         return made

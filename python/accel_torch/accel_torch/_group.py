@@ -12,7 +12,7 @@ from . import _memory
 from ._backend import AccelProcessGroup
 from ._job import current_job, milliseconds, open_job
 from ._lane import meet
-
+from ._mixed import MixedProcessGroup
 
 _begun = 0  # default groups of this process, and of all others
 
@@ -30,8 +30,12 @@ def create(options: Any, keys: str = "") -> dist.ProcessGroup:
     rank, size, timeout, ranks = options.group_rank, options.group_size, options.timeout, options.global_ranks_in_group
     if not ranks:
         job = open_job(rank, size, milliseconds(timeout), keys or begin())
-        return AccelProcessGroup(options.store, rank, size, timeout, job, job.world, range(size), job.keys)
-    job = current_job()
-    keys = job.keys_of(options.group_id)
-    comm = meet(options.store, f"{keys}/group", job.world, ranks, rank == 0, timeout.total_seconds())
-    return AccelProcessGroup(options.store, rank, size, timeout, job, comm, ranks, keys)
+        comm, keys, ranks = job.world, job.keys, range(size)
+    else:
+        job = current_job()
+        keys = job.keys_of(options.group_id)
+        comm = meet(options.store, f"{keys}/group", job.world, ranks, rank == 0, timeout.total_seconds())
+    others = getattr(options, "process_group", None)
+    if others is None or not others._device_types:
+        return AccelProcessGroup(options.store, rank, size, timeout, job, comm, ranks, keys)
+    return MixedProcessGroup(options.store, rank, size, timeout, job, comm, ranks, keys).join(others)

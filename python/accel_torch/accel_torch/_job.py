@@ -101,6 +101,10 @@ def open_job(rank: int, size: int, timeout_ms: int, keys: str) -> Job:
         return job
 
 
+def is_open() -> bool:
+    return _job is not None and _job.is_open()
+
+
 def current_job() -> Job:
     if _job is None or not _job.is_open():
         raise RuntimeError("accel_torch: the default process group is not one of accel")

@@ -81,14 +81,28 @@ def _show_stacks() -> None:
 
 def _replace(devices: dict[str, str]) -> bool:
     """gloo of the CPU becomes libaccel.  Gloo is also listed for devices that the machine does not have."""
-    if _is_off or devices.get("cpu") != "gloo":
+    if _is_off or devices.get("cpu") != "gloo" or _lacks_job():
         return False
     others = {device: name for device, name in devices.items() if device != "cpu" and _is_present(device, name)}
-    if others:
+    # If one gloo serves both, a rank without this package makes no second one, which ours would wait for.
+    if others and ("gloo" in others.values() or not _tells_group()):
         return False
     devices.clear()
-    devices["cpu"] = "accel"
+    devices.update(others)
+    devices["cpu"] = "accel"  # the last, because torch makes no other backend after a group in Python
     return True
+
+
+def _lacks_job() -> bool:
+    """Whether the default group has no CPU, and so did not open the job that other groups need."""
+    from . import _job
+
+    return dist.is_initialized() and not _job.is_open()
+
+
+def _tells_group() -> bool:
+    """Whether torch tells who makes a backend which group it is for: older versions do not."""
+    return hasattr(dist.distributed_c10d._DistributedBackendOptions(), "process_group")
 
 
 def _is_present(device: str, name: str) -> bool:
@@ -176,7 +190,8 @@ def _create_gloo(options: Any, keys: str, reason: str) -> dist.ProcessGroup:
     group = getattr(options, "process_group", None)
     if group is None:  # PyTorch 2.4 takes a group of ours in place of its own
         group = dist.ProcessGroup(store, rank, size, dist.ProcessGroup.Options(backend="gloo"))
-    if hasattr(group, "_set_default_backend"):  # which is accel's if the program has named none
+    # Which is accel's if the program has named none, or that of another device.
+    if hasattr(group, "_set_default_backend") and not group._device_types:
         group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
     group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)
     return group  # type: ignore[no-any-return]
