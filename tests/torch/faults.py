@@ -34,6 +34,7 @@ fault, call = sys.argv[1:3]
 SIZE = 2
 STOPPED_MS = 1000  # after which a stopped rank is named
 STOPS = 10  # of which a launcher says all at once
+WITHIN_S = 2  # half of the faults are named, or more: on a machine with much else to do, single ones take longer
 
 
 def begin(backend: str, store: dist.Store, rank: int, seconds: float) -> Callable[[int], object]:
@@ -167,18 +168,25 @@ def launch(launcher: list[str], folder: str) -> list[float]:
     return times
 
 
+def report(what: str, times: list[float]) -> None:
+    median = statistics.median_low(times)
+    print(f"{what} {len(times)} times, after {median:.3f} s, {max(times):.3f} at most")
+    if median > WITHIN_S:
+        sys.exit(f"expected at most {WITHIN_S} s")
+
+
 def main() -> None:
     if fault == "named":
         times: list[float] = []
         while len(times) < int(sys.argv[3]):
             with tempfile.TemporaryDirectory() as folder:
                 times += launch(sys.argv[4:], folder)
-        print(f"stop, {call}: noted {len(times)} times, after {statistics.median(times):.3f} s, {max(times):.3f} at most")
+        report(f"stop, {call}: noted", times)
     elif sys.argv[3:] and fault != "stops":
         importlib.import_module("torch._dynamo")  # else DistributedDataParallel imports it in each fork
         with tempfile.TemporaryDirectory() as folder:
             times = [round_(folder, number) for number in range(int(sys.argv[3]))]
-        print(f"{fault}, {call}: named {len(times)} times, after {statistics.median(times):.3f} s, {max(times):.3f} at most")
+        report(f"{fault}, {call}: named", times)
     else:
         launched()
 

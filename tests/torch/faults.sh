@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # PyTorch programs through libaccel: a rank that is killed, is stopped or calls something else is named, with the Python
-# lines of both sides, and no process stays.  The long form does each TORCH_FAULT_ROUNDS times (100) without a launcher,
-# where one process imports torch for all, and says how long it took until the rank was named.
+# lines of both sides, and no process stays.  Without a launcher, where one process imports torch for all, each is done
+# several times, and at least half of them are named within 2 s.  The long form does TORCH_FAULT_ROUNDS (100) of each.
 . "${srcdir:-.}/tests/testlib.sh"
 torch_wanted=2.4
 . "$srcdir/tests/torch/launched.inc"
 
 drive=$builddir/tests/fault/drive
 line='faults.py:[0-9][0-9]*'
+waits='\(in\|gave up: .* in\)' # on a busy machine, it may have heard of the death before the launcher looks
 # A stopped rank is killed: it does not see SIGTERM.
 launch () {
     timeout $patience "$drive" -- "$accelerate" launch --cpu --num_processes 2 --main_process_port "$(free_port)" \
@@ -20,13 +21,13 @@ strike () {
     kill)
         test_exit 137 launch "$@" && grep -q '^accelerate: rank 1 .* was killed by signal 9 (SIGKILL)$' err &&
             grep -q "^  it was: .* accel_comm_[a-z_]* at .*$line" err &&
-            grep -q "^    rank 0: in accel_comm_[a-z_]* at .*$line" err
+            grep -q "^    rank 0: $waits accel_comm_[a-z_]* at .*$line" err
         ;;
     exit | raise) # as programs end that do not catch an error
         status=1 && { test "$1" = raise || status=3; } && test_exit $status launch "$@" &&
             grep -q "^accelerate: rank 1 .* exited with status $status$" err &&
             grep -q "^  it was: .* after accel_comm_[a-z_]* at .*$line" err &&
-            grep -q "^    rank 0: in accel_comm_[a-z_]* at .*$line" err
+            grep -q "^    rank 0: $waits accel_comm_[a-z_]* at .*$line" err
         ;;
     stop)
         test_exit 1 launch "$@" && grep -q "^accelerate: note: rank 1 .* was stopped by signal 19 .* at .*$line" err &&
