@@ -2,11 +2,12 @@
 """Training as programs do it: DDP (with parameters that are not used), FSDP2, tensor parallelism, and checkpoints.
 
 train.py BACKEND FOLDER [STEPS]: prints all losses exactly, so that two backends can be compared.  Of two ranks each sum
-has only one order, so theirs have the same bits.
+has only one order, so theirs have the same bits.  Rank 0 prints the classes of its process groups to standard error.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
@@ -17,7 +18,9 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
-import accel_torch  # noqa: F401
+if torch.__version__ < (2, 5):  # which loads no backends by itself
+    with contextlib.suppress(ImportError):
+        import accel_torch  # noqa: F401
 
 backend, folder, steps = sys.argv[1], sys.argv[2], int((sys.argv[3:] or ["100"])[0])
 torch.set_num_threads(1)
@@ -129,6 +132,9 @@ if torch.__version__ >= (2, 5):  # before, fully_shard() needs a GPU
     fsdp2()
     if importlib.util.find_spec("transformers"):
         transformer()
+if rank == 0:
+    groups = dist.distributed_c10d._world.pg_map
+    print("groups:", *sorted({type(group).__name__ for group in groups}), file=sys.stderr, flush=True)
 dist.destroy_process_group()
 sys.stdout.flush()
 os._exit(0)  # torch 2.15's own gloo sometimes aborts, or waits, when the interpreter ends
