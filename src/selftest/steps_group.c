@@ -137,6 +137,9 @@ check_layers (struct self *self)
         expect_near (self, "a row-parallel layer", 2 * sum, (double) y, 0);
     if (CALL (self, accel_parallel_embedding (layer.comm, &weight, 1, 1, &token, 1, &y, &self->err)))
         expect_near (self, "an embedding", self->size, (double) y, 0);
+    grad = 0;
+    if (CALL (self, accel_parallel_embedding_backward (layer.comm, 1, 1, &token, 1, &dy, &grad, &self->err)))
+        expect_near (self, "the gradient of its row", self->rank == token ? 1 : 0, (double) grad, 0);
     free (whole);
 }
 
