@@ -16,7 +16,7 @@
 #include <sys/types.h>
 
 enum {
-    STACKS_WAIT_MS = 200, /* for a rank to show its stack; one that runs needs some microseconds */
+    STACKS_WAIT_MS = 1000, /* for a rank to show its stack: microseconds, if it need not wait for a processor */
     STACKS_NAMES_WAIT_MS = 10000, /* for names and lines, which may be in gigabytes */
 };
 
