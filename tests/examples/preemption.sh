@@ -46,10 +46,10 @@ test_expect_success 'a run that is never asked' '
     start -- --project_dir whole --log whole.log && finish && test "$(wc -l <whole.log)" = $total'
 
 test_expect_success 'SIGUSR1 to the launcher: one checkpoint, and the run goes on' '
-    start -- --project_dir usr --log log --step_ms 10 && wait_for has_lines log 48 && kill -USR1 "$launcher" && finish &&
+    start -- --project_dir usr --log log --step_ms 50 && wait_for has_lines log 48 && kill -USR1 "$launcher" && finish &&
     test "$(ls usr/checkpoints | wc -l)" = 2 && cmp log whole.log && ! test -s run.err'
 test_expect_success 'SIGTERM to the launcher: saved on all ranks, ended by SIGTERM, whatever restarts are left' '
-    rm -f log && start --max_restarts 3 --failure_report report.json -- --project_dir term --log log --step_ms 10 &&
+    rm -f log && start --max_restarts 3 --failure_report report.json -- --project_dir term --log log --step_ms 50 &&
     wait_for has_lines log 48 && kill -TERM "$launcher" && test_exit 143 finish &&
     grep "^accelerate: saved step [0-9]* on all ranks, then ended by SIGTERM$" run.err && test "$(wc -l <run.err)" = 1 &&
     step=$(sed -n "s/.*saved step \([0-9]*\).*/\1/p" run.err) && test "$(wc -l <log)" = $((24 * step)) &&
@@ -57,7 +57,7 @@ test_expect_success 'SIGTERM to the launcher: saved on all ranks, ended by SIGTE
     cmp log whole.log'
 # restarted OPTION...: a rank is asked to stop, after more than 2 steps.  The launch goes on, and ends well.
 restarted () {
-    rm -rf log rank && start --max_restarts 1 --failure_report report.json "$@" -- --project_dir rank --log log --step_ms 10 &&
+    rm -rf log rank && start --max_restarts 1 --failure_report report.json "$@" -- --project_dir rank --log log --step_ms 50 &&
         wait_for has_lines log 48 && kill -TERM "$(ranks | sed -n 2p)" && finish && cmp log whole.log &&
         grep -v "note: checkpoints in memory" run.err | sed -n 1p | grep "^accelerate: saved step [0-9]* on all ranks, then ended as a signal to a rank asked$" &&
         grep "^accelerate: restarting all ranks (1 of 1)$" run.err && ! grep "killed" run.err &&
@@ -66,7 +66,7 @@ restarted () {
 test_expect_success 'SIGTERM to a rank, with a restart left: saved on all ranks, which continue from there' restarted
 test_expect_success 'the same with checkpoints in memory, which are older' 'restarted --memory_checkpoint_every 16'
 test_expect_success 'SIGTERM to a rank more often than that: saved, ended, and the next launch resumes' '
-    rm -rf log rank && start --max_restarts 1 -- --project_dir rank --log log --step_ms 20 &&
+    rm -rf log rank && start --max_restarts 1 -- --project_dir rank --log log --step_ms 60 &&
     wait_for has_lines log 48 && kill -TERM "$(ranks | sed -n 2p)" && wait_for grep -q "restarting all ranks (1 of 1)" run.err &&
     lines=$(wc -l <log) && wait_for has_lines log $((lines + 48)) && kill -TERM "$(ranks | sed -n 3p)" &&
     test_exit 75 finish && test "$(grep -c "^accelerate: saved step [0-9]* on all ranks" run.err)" = 2 &&
