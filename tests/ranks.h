@@ -24,6 +24,8 @@ static char (*ranks_texts)[RANKS_TEXT];
 static int ranks_self;
 /** How each opens the job; NULL: as by default. */
 static const struct accel_options *ranks_options;
+/** What each does before; NULL: nothing. */
+static void (*ranks_begin) (int rank);
 
 /** In a rank: note what is wrong.  @return whether it is right */
 __attribute__ ((format (printf, 2, 3), unused)) static bool
@@ -97,6 +99,8 @@ as_ranks (int size, const char *name, void (*act) (struct accel *acc))
             struct accel *acc;
             struct accel_error err = { 0 };
             ranks_become (&segment, parent, rank, size);
+            if (ranks_begin)
+                ranks_begin (rank);
             rank_must (accel_open (&acc, ranks_options, &err), &err);
             act (acc);
             accel_close (acc);

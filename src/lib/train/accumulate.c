@@ -99,6 +99,7 @@ open_accumulation (struct part *part, const struct accel_options *options, struc
     if (!status)
         status = read_clipping (accumulation, err);
     follow_deepspeed (accumulation, &part->acc->deepspeed);
+    accumulation->opened = accumulation->options.num_steps ? accumulation->options.num_steps : 1;
     return status;
 }
 

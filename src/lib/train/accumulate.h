@@ -24,6 +24,7 @@ struct accumulation {
     size_t total_batch_size;  /* that num_steps follows from; 0: it does not */
     size_t pass;              /* samples of a pass that it was divided by; 0: it was not yet */
     uint32_t given;           /* num_steps as the program or the environment gave it; 0: not given */
+    uint32_t opened;          /* num_steps as accel_open() has found it, at least 1 */
     uint32_t overruled;       /* the same, which DeepSpeed's file has replaced, until it has been reported */
     bool accumulating;        /* gradients stay as they are in this step: Accelerate's `not sync_gradients` */
     uint64_t micro_step;      /* backward passes since the end of a loader */

@@ -8,6 +8,8 @@
 #include "lib/base/tensor.h"
 #include "lib/collectives/verify.h"
 #include "lib/comm/comm_private.h"
+#include "lib/state/state_object.h"
+#include "lib/train/accumulate.h"
 #include "lib/train/model_device.h"
 #include "lib/train/model_object.h"
 #include "lib/train/packed_gradients.h"
@@ -91,16 +93,43 @@ fingerprint_options (const struct accel_model *model)
     return (int64_t) hash_bytes (HASH_START, values, sizeof values);
 }
 
-/* All ranks have found the same difference; each says what both sides have. */
+/* As accel_open() has found them, in options, variables, or a DeepSpeed file that each host has of its own.  What the
+ * program sets later may differ. */
+static void
+describe_job (const struct accel *acc, char text[DESCRIPTION_SIZE])
+{
+    const struct accumulation *its = accumulation_of (acc);
+    memset (text, 0, DESCRIPTION_SIZE);
+    snprintf (text, DESCRIPTION_SIZE, "gradient_accumulation_steps %u, gradient_clipping %.9g, mixed_precision %s",
+              its->opened, accel_gradient_clipping (acc), accel_mixed_precision (acc));
+}
+
+static int64_t
+fingerprint_job (const struct accel *acc)
+{
+    char text[DESCRIPTION_SIZE];
+    describe_job (acc, text);
+    return (int64_t) hash_bytes (HASH_START, text, sizeof text);
+}
+
+/* All ranks have found the same difference; each says what both sides have.
+ * @param index  of a parameter; SIZE_MAX: the job's settings differ */
 static enum accel_status
-explain_difference (struct accel_comm *comm, const struct comm_site *site, const struct accel_model *model,
-                    size_t index, int rank, struct accel_error *err)
+explain_difference (struct accel *acc, const struct comm_site *site, const struct accel_model *model, size_t index,
+                    int rank, struct accel_error *err)
 {
     char mine[DESCRIPTION_SIZE], first[DESCRIPTION_SIZE], other[DESCRIPTION_SIZE];
-    describe (model, index, mine);
-    enum accel_status status = comm_share_texts (comm, site, mine, first, other, sizeof mine, rank, err);
+    if (index == SIZE_MAX)
+        describe_job (acc, mine);
+    else
+        describe (model, index, mine);
+    enum accel_status status = comm_share_texts (accel_world (acc), site, mine, first, other, sizeof mine, rank, err);
     if (status)
         return status;
+    if (index == SIZE_MAX)
+        return accel_fail (err, ACCEL_ERR_INVALID,
+                           "the ranks' settings differ: rank 0 has %.150s, but rank %d has %.150s: give all ranks the "
+                           "same options, variables and DeepSpeed file", first, rank, other);
     return accel_fail (err, ACCEL_ERR_INVALID,
                        "the ranks' models differ at parameter %zu: rank 0 has %.150s, rank %d has %.150s", index, first,
                        rank, other);
@@ -115,16 +144,17 @@ what_fails (const struct accel_model *model)
 }
 
 static enum accel_status
-compare_models (struct accel_comm *comm, const struct comm_site *site, const struct accel_model *model,
+compare_models (struct accel *acc, const struct comm_site *site, const struct accel_model *model,
                 struct accel_error *err)
 {
+    struct accel_comm *comm = accel_world (acc);
     int64_t most = (int64_t) model->count;
     enum accel_status status = comm_all_reduce (comm, site, &most, &most, 1, ACCEL_INT64, ACCEL_MAX, err);
     if (status)
         return status;
     size_t count = (size_t) most, index = count;
     int rank = 0;
-    int64_t *mine = calloc (count + 1, sizeof *mine);
+    int64_t *mine = calloc (count + 2, sizeof *mine);
     if (!mine)
         status = accel_fail (err, ACCEL_ERR_NOMEM, "cannot allocate memory to compare %zu parameters", count);
     status = comm_agree (comm, site, status, what_fails (model), err);
@@ -135,13 +165,16 @@ compare_models (struct accel_comm *comm, const struct comm_site *site, const str
     for (size_t i = 0; i < count; i++)
         mine[i] = fingerprint_parameter (model, i);
     mine[count] = fingerprint_options (model);
-    status = comm_find_difference (comm, site, mine, count + 1, &index, &rank, err);
+    mine[count + 1] = fingerprint_job (acc);
+    status = comm_find_difference (comm, site, mine, count + 2, &index, &rank, err);
     free (mine);
     if (!status && index == count)
         status = accel_fail (err, ACCEL_ERR_INVALID,
                              "the model's accel_ddp_options or sharding on rank %d differ from those on rank 0", rank);
+    else if (!status && index == count + 1)
+        status = explain_difference (acc, site, model, SIZE_MAX, rank, err);
     else if (!status && index < count)
-        status = explain_difference (comm, site, model, index, rank, err);
+        status = explain_difference (acc, site, model, index, rank, err);
     return status;
 }
 
@@ -190,7 +223,7 @@ model_prepare (struct object *object, struct accel *acc, const struct comm_site 
     if (!status)
         status = cut_check (model, acc, err);
     if (!status)
-        status = compare_models (comm, site, model, err);
+        status = compare_models (acc, site, model, err);
     if (!status)
         status = offload_stay (model, acc, site, err);
     if (!status)

@@ -302,6 +302,58 @@ divide_in_groups (struct accel *acc)
     accel_model_destroy (model);
 }
 
+/* Each rank has its own file, as hosts have. */
+static const struct two {
+    struct row of[2];
+} files[] = {
+#define FILE_WITH(more) DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "={\"zero_optimization\":{}" more "}"
+#define HAS(steps, norm, precision) \
+    "gradient_accumulation_steps " steps ", gradient_clipping " norm ", mixed_precision " precision
+    { { { NULL, FILE_WITH (",\"gradient_accumulation_steps\":4"), "" },
+        { NULL, FILE_WITH (",\"gradient_accumulation_steps\":4,\"gradient_clipping\":0"), NULL } } },
+    { { { NULL, FILE_WITH (",\"gradient_accumulation_steps\":4"),
+          "rank 0 has " HAS ("4", "inf", "no") ", but rank 1 has " HAS ("1", "inf", "no") },
+        { NULL, FILE_WITH (""), NULL } } },
+    { { { NULL, ENV_GRADIENT_CLIPPING "=0.5",
+          "rank 0 has " HAS ("1", "0.5", "no") ", but rank 1 has " HAS ("1", "0.25", "no") },
+        { NULL, ENV_GRADIENT_CLIPPING "=0.25", NULL } } },
+    { { { NULL, "", "rank 0 has " HAS ("1", "inf", "no") ", but rank 1 has " HAS ("1", "inf", "bf16") },
+        { NULL, ENV_MIXED_PRECISION "=bf16", NULL } } },
+}, *two;
+
+static void
+begin_two (int rank)
+{
+    surround (&two->of[rank], true);
+}
+
+/* After the first model, passes are the program's business. */
+static void
+compare_two (struct accel *acc)
+{
+    const char *wanted = two->of[0].wanted;
+    struct accel_error err = { 0 };
+    for (int i = 0; i < (*wanted ? 1 : 2); i++) {
+        struct accel_model *model = make_model ();
+        enum accel_status status = accel_prepare (acc, &err, model);
+        if (*wanted)
+            rank_fails (status, ACCEL_ERR_INVALID, &err, wanted);
+        else
+            rank_must (status, &err);
+        accel_model_destroy (model);
+        rank_must (accel_set_gradient_accumulation_steps (acc, 1 + (uint32_t) accel_process_index (acc), &err), &err);
+    }
+}
+
+static void
+test_ranks (void)
+{
+    ranks_begin = begin_two;
+    for (two = files; two < files + sizeof files / sizeof *files; two++)
+        as_ranks (2, *two->of[0].wanted ? two->of[0].wanted : "ranks agree", compare_two);
+    ranks_begin = NULL;
+}
+
 static void
 test_broken (void)
 {
@@ -330,6 +382,7 @@ main (void)
     test_program ();
     test_threshold ();
     test_broken ();
+    test_ranks ();
     static const struct row grid = { NULL, FSDP ENV_FSDP_VERSION "=2 " ENV_SHARE_PARAMETERS "=true " GRID (2, 2), "" };
     surround (&grid, true);
     as_ranks (4, "replicas of shards", divide_in_groups);
