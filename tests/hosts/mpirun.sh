@@ -59,10 +59,18 @@ transports () {
     on host1 env HOME=/run/home "$@" timeout -k 10 $patience "$accelerate" launch --cpu --starter mpirun \
         --hosts host1,host2,host3 sh -c "echo \$(hostname) \${OMPI_MCA_mtl-all}" >out && sort out
 }
-if [ -e /etc/openmpi/openmpi-mca-params.conf ] || [ -e /etc/openmpi-x86_64/openmpi-mca-params.conf ]; then
+parameters=/etc/openmpi
+[ -e $parameters/openmpi-mca-params.conf ] || parameters=/etc/openmpi-x86_64
+if [ -e $parameters/openmpi-mca-params.conf ]; then
 test_expect_success 'no rank loads a transport for a device that its host lacks' '
     write_parameters && add_device && transports >said &&
     printf "%s\n" "host1 ^ofi,cm,psm,psm2" "host2 all" "host3 ^psm" | diff - said
+'
+test_expect_success 'nor is anything changed on a host whose file overrides variables' '
+    on host3 sh -c "mkdir /run/parameters && cp -a $parameters/. /run/parameters &&
+        touch /run/parameters/openmpi-mca-params-override.conf && mount --bind /run/parameters $parameters" &&
+    transports >said && on host3 umount $parameters &&
+    printf "%s\n" "host1 ^ofi,cm,psm,psm2" "host2 all" "host3 all" | diff - said
 '
 test_expect_success 'unless the user has chosen transports' '
     transports OMPI_MCA_mtl=^cm >said && printf "%s\n" "host1 ^cm" "host2 ^cm" "host3 ^cm" | diff - said &&

@@ -45,7 +45,8 @@ void ompi_session_release (struct ompi_session *session);
 
 /** Add a variable that keeps Open MPI from loading transports for devices that this host lacks, which would take
  *  100 ms each, to the variables of the rank that this process is started for.  Nothing is added if another MPI has
- *  started it, or the user has chosen transports by that variable, or by a list in a file of parameters.
+ *  started it, the user has chosen transports by that variable, or by a list in a file of parameters, or the host
+ *  has a file that overrides variables.
  *  @param daemon  the process of MPI that has started this one  @param[in,out] variables  NAME=VALUE */
 void ompi_transports_exclude (pid_t daemon, struct strlist *variables);
 

@@ -118,14 +118,16 @@ find_folder (pid_t daemon)
     return text_printf ("%s/etc", program);
 }
 
-/* What the files say that Open MPI reads, the user's before the host's.  @return false: not known */
+/* What the files say that Open MPI reads, the user's before the host's.  If the host has a file that overrides
+ * variables, Open MPI prints a warning on each rank about those that it does not take.  @return false: not known */
 static bool
 read_files (pid_t daemon, struct strbuf *value)
 {
     AUTO_STRBUF struct strbuf own = { 0 };
     AUTO_FREE char *folder = find_folder (daemon);
     AUTO_FREE char *path = folder ? text_printf ("%s/openmpi-mca-params.conf", folder) : NULL;
-    if (!path || !read_file (path, value))
+    AUTO_FREE char *override = folder ? text_printf ("%s/openmpi-mca-params-override.conf", folder) : NULL;
+    if (!path || !override || exists (override) || !read_file (path, value))
         return false;
     home_add (&own, "~/.openmpi/mca-params.conf");
     if (own.text)
