@@ -11,6 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 enum { RANKS = 3, ELEMENTS = 1037 };
 
 /* In shared memory, because ranks are processes. */
@@ -76,6 +80,18 @@ resident_bytes (void)
     return resident * (size_t) sysconf (_SC_PAGESIZE);
 }
 
+/* @return whether the kernel can get pages for memory, which Linux before 5.14 refuses */
+static bool
+can_populate (void)
+{
+    size_t bytes = (size_t) sysconf (_SC_PAGESIZE);
+    void *page = mmap (NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool can = page != MAP_FAILED && !madvise (page, bytes, MADV_POPULATE_WRITE);
+    if (page != MAP_FAILED)
+        munmap (page, bytes);
+    return can;
+}
+
 static void
 act_untouched (struct accel *acc)
 {
@@ -98,7 +114,7 @@ act_untouched (struct accel *acc)
     size_t before = resident_bytes ();
     rank_must (accel_prepare (acc, &err, model), &err);
     size_t more = resident_bytes () - before;
-    right (more >= BYTES && more < 2 * (size_t) BYTES, "%zu MiB of pages", more >> 20);
+    right (more >= BYTES - BYTES / 100 && more < 2 * (size_t) BYTES, "%zu KiB of pages", more >> 10);
     right (values[0][0] == 0 && values[0][COUNT - 1] == 0, "other values than rank 0 has");
     accel_model_destroy (model);
     for (int t = 0; t < 2; t++)
@@ -123,6 +139,9 @@ main (void)
         *plan = rows[i].plan;
         as_ranks (RANKS, rows[i].what, act);
     }
-    as_ranks (RANKS, "what the comparison reads before steps write it gets pages", act_untouched);
+    if (can_populate ())
+        as_ranks (RANKS, "what the comparison reads before steps write it gets pages", act_untouched);
+    else
+        skip ("the kernel has no MADV_POPULATE_WRITE");
     return done_testing ();
 }
