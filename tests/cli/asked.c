@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A native program that leaves everything to the launcher, and prints on rank 0 what it got.  With the argument
- * "silent", it does not call accel_model_set_sharding(). */
+ * "silent", it does not call accel_model_set_sharding(); with "shared", it shares parameters. */
 #include <config.h>
 
 #include <accel/accel.h>
@@ -21,12 +21,14 @@ main (int argc, char **argv)
     struct accel_model *model = NULL;
     struct accel_optimizer *optimizer = NULL;
     struct accel_error err = { 0 };
+    const char *word = argc > 1 ? argv[1] : "";
+    const struct accel_sharding_options options = { .share_parameters = !strcmp (word, "shared") };
     const void *before;
     enum accel_status status = accel_open (&acc, NULL, &err);
     if (!status)
         status = accel_model_create (&model, &parameter, 1, &err);
-    if (!status && (argc < 2 || strcmp (argv[1], "silent") != 0))
-        status = accel_model_set_sharding (model, &(struct accel_sharding_options){ 0 }, &err);
+    if (!status && strcmp (word, "silent") != 0)
+        status = accel_model_set_sharding (model, &options, &err);
     if (!status)
         status = accel_optimizer_create (&optimizer, model, ACCEL_ADAMW, NULL, &err);
     before = data.data;

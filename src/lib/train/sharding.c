@@ -242,6 +242,20 @@ gather_partial (struct accel_model *model, struct accel *acc, const struct comm_
     return status;
 }
 
+/* Of what the launcher was asked for. */
+static void
+warn_of_lost (const struct accel_model *model, const struct accel *acc)
+{
+    const char *option = sharding_not_followed (model);
+    if (option)
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "%s has no effect: it changes addresses, and a program that follows "
+                          "them calls accel_model_set_sharding", option);
+    if (model->sharding.shares && memory_of (model->target)->host && sharding_has_parameters (model)
+        && offload_of_parameters (model) == ACCEL_OFFLOAD_NVME)
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "offload_param_device has no effect: the program has set "
+                          "share_parameters, and shared parameters are in memory");
+}
+
 enum accel_status
 sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_site *site, struct accel_error *err)
 {
@@ -263,10 +277,7 @@ sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_
     }
     if (status || !sharding_is_on (model))
         return status;
-    const char *option = sharding_not_followed (model);
-    if (option)
-        accel_logger_log (acc, ACCEL_LOG_WARNING, "%s has no effect: it changes addresses, and a program that follows "
-                          "them calls accel_model_set_sharding", option);
+    warn_of_lost (model, acc);
     if (!model->sharding.shares)
         return ACCEL_OK;
     if (is_on_host)
