@@ -42,6 +42,10 @@ test_expect_success 'a DeepSpeed file with a mistake: file, line and key' '
     printf "{\n  \"zero_optimization\": {\n    \"stage\": 5\n  }\n}\n" >bad.json &&
     test_exit 1 launched --use_deepspeed --deepspeed_config_file bad.json 2>err && cat err &&
     grep "bad.json:3: .*zero_optimization.stage is 5, but must be a stage from 0 to 3" err'
+test_expect_success 'a configuration file that has its own stage beside a DeepSpeed file' '
+    printf "  zero_stage: 1\nmixed_precision: bf16\n" | cat ds.yaml - >both.yaml &&
+    test_exit 1 launched --config_file both.yaml 2>err && cat err &&
+    grep "configuration file has zero_stage, mixed_precision beside deepspeed_config_file, which replaces them" err'
 test_expect_success 'FSDP 2 with replicas of shards' '
     launched --num_processes 4 --use_fsdp --fsdp_version 2 --use_parallelism_config \
         --parallelism_config_dp_replicate_size 2 --parallelism_config_dp_shard_size 2 >out 2>err && cat out err &&

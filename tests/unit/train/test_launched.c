@@ -31,7 +31,9 @@ static const struct row {
 } rows[] = {
     { NULL, "", STRATEGY (1) WHOLE },
     { NULL, DEEPSPEED, STRATEGY (3) WHOLE },
-    { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=none", STRATEGY (3) WHOLE },
+    { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=none " ENV_DEEPSPEED_FIELDS "=zero_stage", STRATEGY (3) WHOLE },
+    { ZERO ("\"stage\": 3"), DEEPSPEED ENV_DEEPSPEED_FIELDS "=deepspeed_config_file,zero3_init_flag",
+      STRATEGY (4) WHOLE },
     { ZERO ("\"stage\": 3"), "", STRATEGY (1) WHOLE },
     { ZERO ("\"stage\": 3"), DEEPSPEED, STRATEGY (4) WHOLE },
     { ZERO ("\"stage\": 1"), DEEPSPEED ENV_ZERO_STAGE "=3", STRATEGY (2) WHOLE },
@@ -130,6 +132,9 @@ static const struct row {
       "mixed_precision is fp8, but DeepSpeed's configuration file enables fp16" },
 };
 
+    { ZERO (), DEEPSPEED ENV_DEEPSPEED_FIELDS "=deepspeed_config_file,zero_stage,zero3_init_flag,mixed_precision",
+      "environment: ACCELERATE_CONFIG_DS_FIELDS: the launcher's configuration file has zero_stage, mixed_precision "
+      "beside deepspeed_config_file" },
 /* Set the variables of a row, or with @is_set false, remove them. */
 static void
 surround (const struct row *row, bool is_set)
