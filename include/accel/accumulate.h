@@ -101,7 +101,8 @@ accel_local_sgd_end_at (const char *file, int line, struct accel_local_sgd *loca
 
 /**
  * @return the norm for accel_clip_grad_norm() that the job was launched with: the variable ACCELERATE_GRADIENT_CLIPPING
- *         as it was at accel_open(), or INFINITY, which clips nothing, if it is not set
+ *         as it was at accel_open(), or INFINITY, which clips nothing, if it is not set; with --use_deepspeed, see
+ *         accel_sharding(3)
  */
 ACCEL_API double accel_gradient_clipping (const struct accel *acc);
 

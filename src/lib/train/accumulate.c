@@ -8,6 +8,7 @@
 #include "lib/base/error.h"
 #include "lib/data/active.h"
 #include "lib/data/loader.h"
+#include "lib/state/launched.h"
 #include "lib/state/log.h"
 #include "lib/state/state_dict.h"
 #include "lib/state/state_object.h"
@@ -71,19 +72,20 @@ read_clipping (struct accumulation *accumulation, struct accel_error *err)
 }
 
 /* As Accelerate does: what the file says comes before what the program does, "auto" leaves it to the program, or is a
- * norm of 1, and DeepSpeed's defaults are one pass and no clipping.  A total batch size has passes of its own. */
+ * norm of 1, and DeepSpeed's defaults are one pass and no clipping.  A total batch size has passes of its own.  Without
+ * a file, Accelerate makes one that says "auto". */
 static void
 follow_deepspeed (struct accumulation *its, const struct deepspeed_file *file)
 {
     const struct deepspeed_value *steps = &file->values[DEEPSPEED_STEPS], *norm = &file->values[DEEPSPEED_CLIPPING];
     bool is_given = steps->is == DEEPSPEED_SET, has_default = steps->is == DEEPSPEED_ABSENT && !its->total_batch_size;
-    if (!file->is_read)
+    if (!launched_is_on (ENV_USE_DEEPSPEED))
         return;
-    if (is_given || has_default) {
+    if (file->is_read && (is_given || has_default)) {
         its->overruled = its->given;
         its->given = its->options.num_steps = is_given ? (uint32_t) steps->number : 1;
     }
-    if (norm->is != DEEPSPEED_AUTO)
+    if (file->is_read && norm->is != DEEPSPEED_AUTO)
         its->gradient_clipping = norm->number;
     else if (!its->has_clipping)
         its->gradient_clipping = 1;

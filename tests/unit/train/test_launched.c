@@ -85,6 +85,10 @@ static const struct row {
 }, jobs[] = {
     { NULL, "", "1 passes, norm inf, no" },
     { NULL, ENV_GRADIENT_ACCUMULATION_STEPS "=auto", "1 passes, norm inf, no" },
+    { NULL, DEEPSPEED ENV_GRADIENT_ACCUMULATION_STEPS "=2", "2 passes, norm 1, no" },
+    { NULL, DEEPSPEED ENV_GRADIENT_CLIPPING "=auto", "1 passes, norm 1, no" },
+    { NULL, DEEPSPEED ENV_GRADIENT_CLIPPING "=0.5", "1 passes, norm 0.5, no" },
+    { NULL, DEEPSPEED ENV_GRADIENT_CLIPPING "=0", "1 passes, norm inf, no" },
     { BESIDE_ZERO ("\"gradient_accumulation_steps\": 4, \"gradient_clipping\": 0.5, \"bf16\": {\"enabled\": true}"),
       DEEPSPEED ENV_GRADIENT_ACCUMULATION_STEPS "=2 " ENV_GRADIENT_CLIPPING "=3", "4 passes, norm 0.5, bf16" },
     { ZERO (), DEEPSPEED ENV_GRADIENT_ACCUMULATION_STEPS "=2 " ENV_GRADIENT_CLIPPING "=3", "1 passes, norm inf, no" },
@@ -128,13 +132,13 @@ static const struct row {
     { "{\"zero_optimization\": {", DEEPSPEED, "unexpected end" },
     { BESIDE_ZERO ("\"bf16\": {\"enabled\": true}"), DEEPSPEED ENV_MIXED_PRECISION "=fp16",
       "mixed_precision is fp16, but DeepSpeed's configuration file enables bf16" },
+    { ZERO (), DEEPSPEED ENV_DEEPSPEED_FIELDS "=deepspeed_config_file,zero_stage,zero3_init_flag,mixed_precision",
+      "environment: ACCELERATE_CONFIG_DS_FIELDS: the launcher's configuration file has zero_stage, mixed_precision "
+      "beside deepspeed_config_file" },
     { BESIDE_ZERO ("\"fp16\": {\"enabled\": true}"), DEEPSPEED ENV_MIXED_PRECISION "=fp8",
       "mixed_precision is fp8, but DeepSpeed's configuration file enables fp16" },
 };
 
-    { ZERO (), DEEPSPEED ENV_DEEPSPEED_FIELDS "=deepspeed_config_file,zero_stage,zero3_init_flag,mixed_precision",
-      "environment: ACCELERATE_CONFIG_DS_FIELDS: the launcher's configuration file has zero_stage, mixed_precision "
-      "beside deepspeed_config_file" },
 /* Set the variables of a row, or with @is_set false, remove them. */
 static void
 surround (const struct row *row, bool is_set)
