@@ -5,6 +5,7 @@
 #include "lib/comm/comm_private.h"
 #include "lib/state/state_object.h"
 #include "tests/ranks.h"
+#include "tests/slow.h"
 #include "tests/tap.h"
 
 #include <stdio.h>
@@ -139,7 +140,9 @@ main (void)
         *plan = rows[i].plan;
         as_ranks (RANKS, rows[i].what, act);
     }
-    if (can_populate ())
+    if (IS_SLOW)
+        skip ("that sanitizer keeps something of all memory that is read");
+    else if (can_populate ())
         as_ranks (RANKS, "what the comparison reads before steps write it gets pages", act_untouched);
     else
         skip ("the kernel has no MADV_POPULATE_WRITE");
