@@ -308,15 +308,15 @@ play_head (const char *mark)
     _exit (1);
 }
 
-/* It has orphaned "ssh", which has become our child. */
+/* It has orphaned "ssh", which has become our child, as has "mv", if that is about to exit. */
 static bool
 is_killed_too (void)
 {
     int status = 0;
     for (int64_t until = clock_ms () + PATIENCE_MS; clock_ms () < until; usleep (5000)) {
         pid_t pid = waitpid (-1, &status, WNOHANG);
-        if (pid > 0)
-            return WIFSIGNALED (status) && WTERMSIG (status) == SIGKILL;
+        if (pid > 0 && WIFSIGNALED (status))
+            return WTERMSIG (status) == SIGKILL;
         if (pid < 0)
             return false;
     }
