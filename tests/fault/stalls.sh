@@ -127,21 +127,27 @@ test_expect_success 'no warning while all compute, nor with --stall_timeout 0' '
     "$accelerate" launch --cpu --num_processes 3 --stall_timeout 1 "$program" compute >out 2>&1 && cat out &&
     test "$(grep -vc "^done$" out)" = 0 && start pipe never --stall_timeout 0 && sleep 3 && kill -TERM $launcher &&
     { wait $launcher; test $? = 143; } && cat never && ! grep -q warning never'
+# has_place FUNCTION: the line after the first note has it, and no other rank's
+has_place () {
+    test "$(grep -A 1 "^accelerate: note: rank 0 has" out | grep -c "^  rank 0: computing.* for .* s, in $1 (stalls.c:[0-9]*)$")" = 1 &&
+        ! grep "^  ranks* [12]" out
+}
 # is_noted HOW WORK [SECONDS]: rank 0 lets the others wait for five times the timeout, and gets a note and no warning
 is_noted () {
     "$accelerate" launch --cpu --num_processes 3 --stall_timeout 1 "$program" "$1" "${3:-5}" >out 2>&1 && cat out &&
         test "$(grep -c "^done$" out)" = 3 && ! grep "accelerate: warning" out &&
-        test "$(grep -c "^accelerate: note: rank 0 has been $2 without a call of libaccel for .*, and ranks 1-2 are waiting (.accelerate stacks [0-9a-f]*. shows where, and so does the note after 10 s)$" out)" = 1
+        test "$(grep -c "^accelerate: note: rank 0 has been $2 without a call of libaccel for .*, and ranks 1-2 are waiting (.accelerate stacks [0-9a-f]*. shows the stacks, and so does the note after 10 s)$" out)" = 1
 }
 test_expect_success 'a rank that evaluates alone for five times the timeout gets a note, and no warning' '
-    is_noted alone computing && ! grep "the job continues" out'
+    is_noted alone computing && has_place evaluate_alone && ! grep "the job continues" out'
 test_expect_success 'also if another thread does, or children of a child' '
-    is_noted thread computing && ! grep "the job continues" out && is_noted children computing && ! grep "the job continues" out'
+    is_noted thread computing && has_place evaluate_in_thread && ! grep "the job continues" out && is_noted children computing && ! grep "the job continues" out'
 test_expect_success 'after ten times, a note shows where it is, and no warning comes' '
     is_noted alone computing 13 && test "$(grep -c "the job continues; the next note comes in 10 s" out)" = 1 &&
     test "$(frame 0 out)" && ! grep "^  ranks* 1" out'
 test_expect_success 'so does one that waits for a disk, or for a thread that reads' '
-    is_noted disk "busy with files" && is_noted files "busy with files"'
+    is_noted disk "busy with files" && is_noted files "busy with files" &&
+    has_place wait_for_files'
 test_expect_success 'and one that waits for a GPU' 'is_noted gpu "waiting for a GPU"'
 test_expect_success 'the table of a signal has times and the place in the program' '
     start pipe table && sleep 3 && stop && cat table &&

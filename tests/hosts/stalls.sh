@@ -20,6 +20,7 @@ test_expect_success 'rank 1 on host1 keeps rank 2 on host2 waiting' '
         --hosts host1:2,host2:1 "$builddir/tests/fault/stalls" pipe >out 2>err && cat err &&
     grep -q "^accelerate: warning: rank 1 has made no progress; rank 0 has been waiting for " err &&
     grep -q "^accelerate: note: all ranks on host2 are waiting for ranks on other hosts, or for each other (.* and so does the note after 10 s" err &&
+    grep -q "^  rank 2: in accel_wait_for_everyone at .*stalls.c:[0-9]* for .* s, in main (stalls.c:[0-9]*)$" err &&
     grep -q "^    read_batch (stalls.c:[0-9]*)$" err && all_clean host1 host2
 '
 test_done

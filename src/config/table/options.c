@@ -286,9 +286,9 @@ const struct option options[] = {
       .help = "seconds without progress until ranks' stacks are shown",
       .doc = "If ranks have been waiting in calls of libaccel for so many seconds, and those that they are waiting for "
              "have made no progress for as long, a warning names these ranks and shows the stacks of all ranks. Ranks "
-             "that compute meanwhile, as in an evaluation, read files or wait for a GPU get a note of one line, and "
-             "after ten times as long a note with their stacks. So does a host whose ranks wait for those of other "
-             "hosts. Later ones come after twice the time each. The job continues; "
+             "that compute meanwhile, as in an evaluation, read files or wait for a GPU get a note with the function "
+             "and line that each of them is in, and after ten times as long a note with their stacks. So does a host "
+             "whose ranks wait for those of other hosts. Later ones come after twice the time each. The job continues; "
              "--timeout ends it. A rank that a signal has stopped, as SIGSTOP does, is named by a note after half a "
              "second. 0 turns warnings and notes off. See accelerate-stacks(1)." },
 

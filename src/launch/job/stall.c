@@ -7,8 +7,8 @@
  * A rank that computes while others wait may be in an endless loop, or in an evaluation that takes long: its processor
  * time is a sign of life that both give, whichever of its threads or child processes has used it.  So do bytes that it
  * reads and writes, the state of a process that waits for a disk or a file server, and a stack that ends in a driver of
- * a GPU.  So there is no warning of such ranks, but a note, and PATIENCE times as late another one with their stacks:
- * who has written the program knows which of the two it is. */
+ * a GPU.  So there is no warning of such ranks, but a note with their places, and PATIENCE times as late another one
+ * with their stacks: who has written the program knows which of the two it is. */
 #include <config.h>
 
 #include "launch/job/stall.h"
@@ -267,16 +267,15 @@ put_work (struct stall *stall, const struct job *job, const struct view *view, i
     }
 }
 
-/* Who wants to know more can ask. */
+/* The places follow; who wants to know more can ask. */
 static void
 put_note (struct stall *stall, const struct job *job, const struct view *view, int64_t now_ms)
 {
     struct strbuf *out = &stall->text;
     put_work (stall, job, view, now_ms);
-    strbuf_printf (out, " ('accelerate stacks %s' shows where, and so does the note after ", job->plan->job_id);
+    strbuf_printf (out, " ('accelerate stacks %s' shows the stacks, and so does the note after ", job->plan->job_id);
     stacks_put_seconds ((double) (job->plan->stall_s * PATIENCE), out);
     strbuf_add (out, ")\n");
-    stall->is_noted = true;
 }
 
 /* An endless loop has to be found; a long evaluation is not to look like a failure. */
@@ -329,24 +328,29 @@ find_held_up (const struct stall *stall, const struct job *job, const json_t *ra
     return found;
 }
 
-/* A note shows the stacks of those that work; where all ranks are waiting, of all. */
+/* A late note shows the stacks of those that work; where all ranks are waiting, of all. */
 static void
 put_stacks (struct stall *stall, const struct job *job, const json_t *ranks)
 {
-    json_t *working = stall->is_late_note ? find_held_up (stall, job, ranks) : NULL;
+    bool is_late_note = stall->kind == STALL_LATE_NOTE;
+    json_t *working = is_late_note ? find_held_up (stall, job, ranks) : NULL;
     stacks_put (json_array_size (working) ? working : ranks, "  ", &stall->text);
     json_decref (working);
-    strbuf_printf (&stall->text, "  the job continues; the next %s comes in ",
-                   stall->is_late_note ? "note" : "warning");
+    strbuf_printf (&stall->text, "  the job continues; the next %s comes in ", is_late_note ? "note" : "warning");
     stacks_put_seconds ((double) stall->pause_ms / 1000, &stall->text);
     strbuf_add (&stall->text, " (--stall_timeout), and ranks wait until their timeout (--timeout)\n");
 }
 
 static void
-finish_warning (struct stall *stall, struct job *job)
+finish (struct stall *stall, struct job *job)
 {
     json_t *ranks = stacks_finish (&stall->names, &stall->stacks);
     stacks_release (&stall->stacks);
+    if (stall->kind == STALL_NOTE) {
+        stacks_put_places (ranks, "  ", &stall->text);
+        json_decref (ranks);
+        return;
+    }
     if (wait_for_gpus (stall, job, ranks)) {
         json_decref (ranks);
         strbuf_release (&stall->text); /* the next look has a note in its place */
@@ -359,19 +363,26 @@ finish_warning (struct stall *stall, struct job *job)
     stall->pause_ms *= 2;
 }
 
-/* The stacks of all, because a rank that waits may be in the wrong place. */
+/* The stacks of all, because a rank that waits may be in the wrong place; but the first note disturbs only those that
+ * it names. */
 static void
-begin_warning (struct stall *stall, struct job *job, const struct view *view, int64_t now_ms)
+begin (struct stall *stall, struct job *job, enum stall_kind kind, const struct view *view, int64_t now_ms)
 {
-    (stall->is_late_note ? put_late_note : put_headline) (stall, job, view, now_ms);
-    for (int i = 0; i < job->count; i++)
-        if (job->ranks[i].pid && !job->ranks[i].ended)
+    static void (*const puts[]) (struct stall *, const struct job *, const struct view *, int64_t) = {
+        [STALL_WARNING] = put_headline, [STALL_NOTE] = put_note, [STALL_LATE_NOTE] = put_late_note,
+    };
+    stall->kind = kind;
+    puts[kind] (stall, job, view, now_ms);
+    for (int i = 0; i < job->count; i++) {
+        bool is_named = !view->held_up || (!stall->ranks[i].is_waiting && is_late (stall, job, i, now_ms));
+        if (job->ranks[i].pid && !job->ranks[i].ended && (is_named || kind != STALL_NOTE))
             stacks_add (&stall->stacks, &job->segment, i, job->ranks[i].pid);
+    }
     stacks_take (&stall->stacks, STACKS_WAIT_MS);
     stall->looked_ms = clock_ms ();
     stall->names_until_ms = now_ms + NAMES_MS;
     if (stacks_start (&stall->stacks, &stall->names))
-        finish_warning (stall, job);
+        finish (stall, job);
 }
 
 /* We were stopped with them, or the machine slept. */
@@ -401,18 +412,19 @@ look (struct stall *stall, struct job *job, int64_t now_ms)
     bool are_all_working = view.held_up ? view.working == view.held_up : waits_for_hosts (job, &view);
     int64_t worked_ms = view.held_up ? view.worked_ms : view.waited_ms;
     if (are_all_working && worked_ms < job->plan->stall_s * 1000 * PATIENCE) {
-        if (!stall->is_noted && !stall->warn_ms)
-            put_note (stall, job, &view, now_ms);
+        if (!stall->is_noted && !stall->warn_ms) {
+            stall->is_noted = true;
+            begin (stall, job, STALL_NOTE, &view, now_ms);
+        }
         return;
     }
     if (!stall->warn_ms)
         stall->pause_ms = job->plan->stall_s * 1000 * (are_all_working ? PATIENCE : 1);
-    bool has_stopped_working = stall->is_late_note && !are_all_working;
+    bool has_stopped_working = stall->kind == STALL_LATE_NOTE && !are_all_working;
     if (stall->warn_ms && now_ms < stall->warn_ms && !has_stopped_working)
         return;
-    stall->is_late_note = are_all_working;
     stall->warn_ms = now_ms + stall->pause_ms;
-    begin_warning (stall, job, &view, now_ms);
+    begin (stall, job, are_all_working ? STALL_LATE_NOTE : STALL_WARNING, &view, now_ms);
 }
 
 int64_t
@@ -428,7 +440,7 @@ stall_serve (struct stall *stall, struct job *job)
     if (stall->names.pid)
         forget_gap (stall, job, now_ms); /* finding names may take longer than what would be one */
     if (stall->names.pid && (stacks_read (&stall->names) || now_ms >= stall->names_until_ms))
-        finish_warning (stall, job);
+        finish (stall, job);
     if (stall->ranks && now_ms >= stall->look_ms) {
         if (!stall->names.pid)
             look (stall, job, now_ms);

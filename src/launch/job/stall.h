@@ -9,6 +9,9 @@
 /** What a rank that makes no progress does. */
 enum stall_work { STALL_IDLE, STALL_COMPUTES, STALL_USES_FILES, STALL_USES_GPU };
 
+/** What is being said: whole stacks, but in the first note one line for each place. */
+enum stall_kind { STALL_WARNING, STALL_NOTE, STALL_LATE_NOTE };
+
 /** What is known of a rank since the last look.  All zero at first. */
 struct stall_rank {
     uint64_t seen;    /* changes whenever the rank makes progress */
@@ -31,9 +34,9 @@ struct stall {
     int64_t warn_ms;  /* when to warn, again if need be; 0: nothing stalls */
     int64_t pause_ms; /* until the warning after that */
     bool is_noted;    /* that ranks compute while others wait */
-    bool is_late_note; /* the latest with stacks, or the one that is being written, is no warning: all of them work */
+    enum stall_kind kind; /* of the latest, or of the one that is being written */
     struct stacks stacks;     /* those that `names` is about */
-    struct stack_names names; /* pid 0: no warning is being written */
+    struct stack_names names; /* pid 0: nothing is being written */
     int64_t names_until_ms;
     struct strbuf text;       /* lines that have not been printed */
 };
@@ -42,7 +45,7 @@ struct stall {
 bool stall_is_waiting (const struct jobseg_slot *slot);
 
 /** Look at the ranks of @p job if it is time to.  Never waits for longer than STACKS_WAIT_MS, and that only before a
- *  warning.  @return when to call it again; INT64_MAX: never */
+ *  warning or a note.  @return when to call it again; INT64_MAX: never */
 int64_t stall_serve (struct stall *stall, struct job *job);
 
 /** No more warnings; one that is being written is given up. */

@@ -90,6 +90,10 @@ json_t *stacks_resolve (const struct stacks *stacks);
 /** Append the stacks of @p ranks (see stacks_finish()) as lines that begin with @p indent, equal ones together. */
 void stacks_put (const json_t *ranks, const char *indent, struct strbuf *out);
 
+/** The same with one line for all ranks of a place, "rank 3: computing after accel_backward at train.c:90 for 61 s, in
+ *  load (data.c:33)"; after a few such lines, how many ranks are left. */
+void stacks_put_places (const json_t *ranks, const char *indent, struct strbuf *out);
+
 /** Append the innermost frame that is the program's own, "load (data.c:33)"; nothing if there is none. */
 void stacks_put_own_frame (const json_t *rank, struct strbuf *out);
 

@@ -4,10 +4,14 @@
 
 #include "launch/stacks/stacks.h"
 
+#include "util/cleanup.h"
 #include "util/printable.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { PLACES = 8 }; /* ranks that compute are in many */
 
 static const char *
 last_part (const char *path)
@@ -227,17 +231,17 @@ stacks_put_ranks (const int *ranks, size_t count, struct strbuf *out)
 
 /* ---- groups ---- */
 
-/* A rank's lines, and what it was doing: what ranks of a group have in common. */
+/* What ranks of a group have in common, besides what they were doing: the rest of the line, and further ones. */
 struct entry {
     const json_t *rank;
-    char *lines;
+    char *rest;
     bool is_put;
 };
 
 static bool
 is_alike (const struct entry *a, const struct entry *b)
 {
-    return !strcmp (a->lines, b->lines) && !strcmp (text_of (a->rank, "doing"), text_of (b->rank, "doing"));
+    return !strcmp (a->rest, b->rest) && !strcmp (text_of (a->rank, "doing"), text_of (b->rank, "doing"));
 }
 
 /* "ranks 0-2: in accel_backward at train.c:88 for 61 s".  Ranks of a group came at different times: the longest. */
@@ -264,29 +268,67 @@ put_group (struct entry *entries, size_t count, size_t first, const char *indent
         strbuf_add (out, " for ");
         stacks_put_seconds (seconds, out);
     }
-    strbuf_printf (out, "\n%s", entries[first].lines);
+    strbuf_add (out, entries[first].rest);
     free (ranks);
+}
+
+static void
+put_lines (const json_t *rank, const char *indent, struct strbuf *out)
+{
+    AUTO_STRBUF struct strbuf inner = { 0 };
+    strbuf_printf (&inner, "%s  ", indent);
+    strbuf_add_char (out, '\n');
+    put_stack (rank, inner.text ? inner.text : "", out);
+}
+
+static void
+put_place (const json_t *rank, const char *indent, struct strbuf *out)
+{
+    AUTO_STRBUF struct strbuf frame = { 0 };
+    (void) indent;
+    stacks_put_own_frame (rank, &frame);
+    if (frame.length)
+        strbuf_printf (out, ", in %s", frame.text);
+    strbuf_add_char (out, '\n');
+}
+
+/* @param most  groups; the others are counted */
+static void
+put_groups (const json_t *ranks, const char *indent, size_t most, struct strbuf *out,
+            void (*put_rest) (const json_t *rank, const char *indent, struct strbuf *out))
+{
+    size_t count = json_array_size (ranks), left = 0;
+    struct entry *entries = calloc (count + 1, sizeof *entries);
+    bool is_whole = entries;
+    for (size_t i = 0; entries && i < count; i++) {
+        struct strbuf rest = { 0 };
+        put_rest (json_array_get (ranks, i), indent, &rest);
+        entries[i] = (struct entry){ .rank = json_array_get (ranks, i), .rest = strbuf_take (&rest) };
+        is_whole = is_whole && entries[i].rest;
+    }
+    out->failed = out->failed || !is_whole;
+    for (size_t i = 0; i < count && is_whole; i++) {
+        if (!entries[i].is_put && most) {
+            put_group (entries, count, i, indent, out);
+            most--;
+        }
+        left += !entries[i].is_put;
+    }
+    if (left)
+        strbuf_printf (out, "%sand %zu more rank%s\n", indent, left, left > 1 ? "s" : "");
+    for (size_t i = 0; entries && i < count; i++)
+        free (entries[i].rest);
+    free (entries);
 }
 
 void
 stacks_put (const json_t *ranks, const char *indent, struct strbuf *out)
 {
-    size_t count = json_array_size (ranks);
-    struct entry *entries = calloc (count + 1, sizeof *entries);
-    bool is_whole = entries;
-    for (size_t i = 0; entries && i < count; i++) {
-        struct strbuf lines = { 0 }, inner = { 0 };
-        strbuf_printf (&inner, "%s  ", indent);
-        put_stack (json_array_get (ranks, i), inner.text ? inner.text : "", &lines);
-        entries[i] = (struct entry){ .rank = json_array_get (ranks, i), .lines = strbuf_take (&lines) };
-        is_whole = is_whole && entries[i].lines;
-        strbuf_release (&inner);
-    }
-    out->failed = out->failed || !is_whole;
-    for (size_t i = 0; i < count && is_whole; i++)
-        if (!entries[i].is_put)
-            put_group (entries, count, i, indent, out);
-    for (size_t i = 0; entries && i < count; i++)
-        free (entries[i].lines);
-    free (entries);
+    put_groups (ranks, indent, SIZE_MAX, out, put_lines);
+}
+
+void
+stacks_put_places (const json_t *ranks, const char *indent, struct strbuf *out)
+{
+    put_groups (ranks, indent, PLACES, out, put_place);
 }

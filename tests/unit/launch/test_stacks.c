@@ -203,18 +203,26 @@ test_child (void)
     end_rank (pid);
 }
 
+typedef void put_function (const json_t *ranks, const char *indent, struct strbuf *out);
+
 static bool
-shows (const char *json, const char *wanted)
+shows_by (put_function *put, const char *json, const char *wanted)
 {
     struct strbuf text = { 0 };
     json_t *ranks = json_loads (json, 0, NULL);
-    stacks_put (ranks, "  ", &text);
+    put (ranks, "  ", &text);
     bool same = text.text && !strcmp (text.text, wanted);
     if (!same)
         diag ("got: %s", text.text ? text.text : "(nothing)");
     json_decref (ranks);
     strbuf_release (&text);
     return same;
+}
+
+static bool
+shows (const char *json, const char *wanted)
+{
+    return shows_by (stacks_put, json, wanted);
 }
 
 #define FRAME(function, file, line, module) \
@@ -250,6 +258,34 @@ test_text (void)
                "  rank 0: in z\n    accel_loader_create (libaccel)\n    size_it_sized (a.c:3)\n"),
         "functions of libaccel have the names of their macros");
     ok (shows ("[{},{\"rank\":\"x\",\"stack\":7},3]", "  ranks 0, 0, 0: \n    no stack: \n"), "nonsense is survived");
+}
+
+static void
+test_places (void)
+{
+    struct strbuf json = { 0 }, wanted = { 0 };
+    ok (shows_by (stacks_put_places,
+                  "[{\"rank\":0,\"doing\":\"in x\",\"seconds\":61.5,\"stack\":" STACK_A "},"
+                  "{\"rank\":1,\"doing\":\"in x\",\"seconds\":59.0,\"stack\":["
+                  FRAME ("\"train\"", "\"train.c\"", "88", "t") "]},"
+                  "{\"rank\":2,\"doing\":\"in x\",\"seconds\":null,\"reason\":\"why\",\"stack\":[]},"
+                  "{\"rank\":3,\"doing\":\"in y\",\"seconds\":60.0,\"stack\":" STACK_A "}]",
+                  "  ranks 0-1: in x for 61 s, in train (train.c:88)\n  rank 2: in x\n"
+                  "  rank 3: in y for 60 s, in train (train.c:88)\n"),
+        "a line for each place, whatever the library does there; without a stack only what is known");
+    for (int rank = 0; rank < 10; rank++) {
+        strbuf_printf (&json, "%c{\"rank\":%d,\"doing\":\"in z\",\"stack\":["
+                       FRAME ("\"f\"", "\"f.c\"", "%d", "t") "]}", rank ? ',' : '[', rank, rank);
+        if (rank < 8)
+            strbuf_printf (&wanted, "  rank %d: in z, in f (f.c:%d)\n", rank, rank);
+    }
+    strbuf_add_char (&json, ']');
+    strbuf_add (&wanted, "  and 2 more ranks\n");
+    ok (shows_by (stacks_put_places, json.text, wanted.text), "of many places eight");
+    ok (shows_by (stacks_put_places, "[{},{\"rank\":\"x\",\"stack\":7},3]", "  ranks 0, 0, 0: \n"),
+        "nonsense is survived there, too");
+    strbuf_release (&json);
+    strbuf_release (&wanted);
 }
 
 static void
@@ -289,6 +325,7 @@ main (void)
     test_contents ();
     test_child ();
     test_text ();
+    test_places ();
     test_gpu ();
     jobseg_detach (&segment);
     return done_testing ();
