@@ -2,7 +2,8 @@
 /* Saving to memory; see memory_tier.h.
  *
  * The copy that the memory tier gets is the only one: it takes no longer than the copy from which an asynchronous save
- * writes, so no thread has to write it. */
+ * writes, so no thread has to write it.  Nor may a thread make it: as soon as the program has its batch, it may write
+ * parameters, states and masters, and no call of the library comes before that. */
 #include <config.h>
 
 #include "lib/checkpoint/memory_tier.h"

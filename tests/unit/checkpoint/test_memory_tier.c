@@ -22,6 +22,7 @@ static struct plan {
     atomic_bool has_best;     /* of the latest save to the disk */
     int passes;               /* of a step; 0: one */
     int torn_save;            /* rank 0 ends itself in the middle of this one, which is_large; 0: never */
+    bool moves; /* weights and moments, and back, before gradients are computed */
     bool registers_hook, lacks_limit, lacks_memory, is_large; /* lacks_memory: rank 1 */
     enum accel_sharding strategy; /* of a model of MANY_WEIGHTS, of which some are compared; 0: it is small */
     uint64_t every; /* in the project configuration */
@@ -164,11 +165,29 @@ make_training (struct training *training, struct accel *acc, const struct accel_
         rank_must (accel_register_state_hook (acc, ACCEL_BEFORE_SAVE, hook, NULL, NULL, &err), &err);
 }
 
+/* As programs do that need gradients of two places: no call of the library comes before they write. */
+static void
+move (struct training *training)
+{
+    DLTensor *moments = accel_optimizer_state_tensor (training->optimizer, 0, "exp_avg");
+    float *const tensors[] = { training->weights, moments->data };
+    float kept[2][WEIGHTS];
+    for (int i = 0; i < 2; i++) {
+        memcpy (kept[i], tensors[i], sizeof kept[i]);
+        memset (tensors[i], 0x40, sizeof kept[i]);
+    }
+    usleep (20000);
+    for (int i = 0; i < 2; i++)
+        memcpy (tensors[i], kept[i], sizeof kept[i]);
+}
+
 /* One pass of a step.  @return whether it completed the step */
 static bool
 train (struct training *training)
 {
     struct accel_error err = { 0 };
+    if (plan->moves && training->steps % EVERY == 0) /* a save was due */
+        move (training);
     rank_must (accel_accumulate (training->acc, &err), &err);
     rank_must (accel_backward (training->acc, training->model, 0, backward, training, &err), &err);
     rank_must (accel_optimizer_step (training->optimizer, &err), &err);
@@ -423,6 +442,19 @@ test_torn (void)
     plan->torn_save = 0;
     restarted_from (2, 2 * EVERY, "killed in the first save after that");
     is_same (&result, "killed while writing");
+}
+
+/* What is saved is what was there when the batch was asked for, whatever the program does with it afterwards. */
+static void
+test_moves (void)
+{
+    const struct result result = undisturbed (2, 1);
+    begin (1);
+    plan->moves = true;
+    plan->kill_step = 10;
+    start (2);
+    restarted_from (2, 2 * EVERY, "a program moves weights and moments");
+    is_same (&result, "with moves");
 }
 
 /* Checksums of the newest state are compared while processes meet, and not again; of an older one afterwards. */
@@ -749,6 +781,7 @@ main (void)
     test_kills ();
     test_passes ();
     test_torn ();
+    test_moves ();
     test_checks ();
     test_incomplete ();
     test_best ();
