@@ -154,13 +154,13 @@ draw () {
     drawn=$((seed / 65536 % $1 + ${2-0}))
 }
 
-# More compilers, and what takes long and seldom fails: `yes`, or in CI, `turn`, every second day.
+# More compilers, and what takes long and seldom fails: `yes`, or in CI, `turn`, every third day.
 is_long () {
     [ "${TEST_LONG-no}" = yes ]
 }
 # has_turn ROW: of a long table whose rows take long, CI runs a third each time
 has_turn () {
-    [ -z "$in_turns" ] || is_turn "$0 $1" 3
+    [ -z "$in_turns" ] || is_turn "$0 $1"
 }
 in_turns=
 if [ "${TEST_LONG-no}" = turn ]; then

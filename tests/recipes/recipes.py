@@ -770,7 +770,7 @@ def check_left_out(tree):
 
 
 def is_turn(recipe, step):
-    """As tests/turn.sh: what takes minutes is shared out between two days."""
+    """As in tests/turn.sh, what takes minutes is shared out, here between two days."""
     return (os.environ.get("TEST_LONG") != "turn"
             or (zlib.crc32(f"{recipe} {step.title}".encode()) + int(time.time()) // 86400) % 2 == 0)
 
