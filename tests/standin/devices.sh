@@ -11,7 +11,7 @@ test_expect_success 'digits are learnt with the losses and the bits of the CPU' 
 test_expect_success 'a step has as many launches for many parameters as for few, and waits for nothing but numbers' '
     timeout $patience "$standin/launches" >out && test "$(grep -c ^ok out)" -eq 35'
 test_expect_success 'a step becomes a CUDA graph, whose launches have the bits of calls' '
-    timeout $patience "$standin/graphs" >out && test "$(grep -c ^ok out)" -eq 28'
+    timeout $patience "$standin/graphs" >out && test "$(grep -c ^ok out)" -eq 32'
 if is_long; then
     test_expect_success '... also for 120, in all ways' '
         timeout $patience "$standin/launches" large >out && test "$(grep -c ^ok out)" -eq 53'

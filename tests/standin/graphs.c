@@ -274,6 +274,38 @@ leave_job (bool closes)
     accel_model_destroy (there.model);
 }
 
+/* What a process computes with a vocabulary, here the whole of it: none of it can be captured. */
+static enum accel_status
+use_vocabulary (int which, const int32_t *tokens, float *weights, float *values)
+{
+    enum { COUNT = 2, ROWS = 4, WIDTH = 4 };
+    if (which == 0)
+        return accel_parallel_cross_entropy (NULL, tokens, COUNT, ROWS, 1, weights, values, &err);
+    if (which == 1)
+        return accel_parallel_embedding (NULL, weights, ROWS, WIDTH, tokens, COUNT, values, &err);
+    return accel_parallel_embedding_backward (NULL, ROWS, WIDTH, tokens, COUNT, values, weights, &err);
+}
+
+static void
+refuse_vocabulary (const struct run *run, const char *words)
+{
+    static const char *const names[] = { "losses", "an embedding", "its gradients" };
+    float *memory = run->memory->create (run->device, 64 * sizeof *memory, true), *values = memory + 32, loss;
+    const int32_t *tokens = (const int32_t *) (const void *) (memory + 48); /* zeros */
+    cudaGraph_t graph;
+    cuda (cudaStreamBeginCapture (run->stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    for (int i = 0; i < 3; i++)
+        ok (use_vocabulary (i, tokens, memory, values) == ACCEL_ERR_SYSTEM && strstr (err.text, words),
+            "nor can %s: %s", names[i], err.text);
+    cuda (cudaStreamEndCapture (run->stream, &graph), "cudaStreamEndCapture");
+    for (int i = 2; i >= 0; i--)
+        MUST (use_vocabulary (i, tokens, memory, values));
+    MUST (run->memory->read (run->device, &loss, values, sizeof loss, &err));
+    ok (fabsf (loss - logf (4)) < 1e-6F, "which can be repeated: %g", (double) loss);
+    run->memory->destroy (run->device, memory);
+    cudaGraphDestroy (graph);
+}
+
 /* A step that was not taken before has no room for what it needs, and a number cannot be read: sentences, and the
  * capture goes on. */
 static void
@@ -317,6 +349,7 @@ refuse (void)
     ok (accel_optimizer_set_group (run.optimizer, 0, &no_amsgrad, &err) == ACCEL_ERR_INVALID
             && strstr (err.text, "amsgrad"),
         "another rule: %s", err.text);
+    refuse_vocabulary (&run, words);
     accel_optimizer_destroy (plain);
     cudaGraphDestroy (run.graph);
     cudaGraphDestroy (second);
