@@ -173,6 +173,37 @@ far_update (const struct far *far, cudaStream_t stream)
         ok (same, "a step: %s blocks of %zu elements", far->last ? "last" : "first", far->count);
 }
 
+/* Rows of a table of embeddings, the first, the last, and the one that 32 bits would take for it. */
+static void
+far_rows (cudaStream_t stream)
+{
+    enum { WIDTH = 1024, ALIAS = 4, TOKENS = 3 };
+    const int64_t rows = ((int64_t) 1 << 32) / WIDTH + ALIAS + 1;
+    const int32_t chosen[TOKENS] = { 0, (int32_t) (rows - 1), ALIAS };
+    float *table = NULL, *values = NULL;
+    if (cudaHostAlloc ((void **) &table, (size_t) rows * WIDTH * sizeof *table, cudaHostAllocDefault)
+        || cudaHostAlloc ((void **) &values, (TOKENS * WIDTH + TOKENS) * sizeof *values, cudaHostAllocDefault)) {
+        cudaGetLastError ();
+        skip ("there is no memory for a table of %lld rows of %d", (long long) rows, (int) WIDTH);
+        cudaFreeHost (table);
+        return;
+    }
+    int32_t *tokens = (int32_t *) (void *) (values + TOKENS * WIDTH);
+    memcpy (tokens, chosen, sizeof chosen);
+    for (int i = 0; i < TOKENS * WIDTH; i++)
+        table[(size_t) chosen[i / WIDTH] * WIDTH + (size_t) i % WIDTH] = (float) (i / WIDTH + 1);
+    const struct vocabulary_tokens all = { { 0, rows, rows }, TOKENS, WIDTH, tokens, table, values };
+    cuda_vocabulary_look_up (&all, stream);
+    cuda_vocabulary_add_back (&all, stream);
+    bool same = !cudaStreamSynchronize (stream);
+    for (int i = 0; i < TOKENS * WIDTH; i++)
+        same &= values[i] == (float) (i / WIDTH + 1)
+                && table[(size_t) chosen[i / WIDTH] * WIDTH + (size_t) i % WIDTH] == 2 * values[i];
+    ok (same, "rows of a table of %lld, and their gradients", (long long) rows);
+    cudaFreeHost (table);
+    cudaFreeHost (values);
+}
+
 static void
 far_blocks (cudaStream_t stream)
 {
@@ -180,6 +211,7 @@ far_blocks (cudaStream_t stream)
         far_scale_and_norm (&(struct far){ ((size_t) 1 << 32) + 7 * 4096 + FAR_REST, 4096, last }, stream);
         far_update (&(struct far){ ((size_t) 1 << 32) + 7 * 2048 + FAR_REST, 2048, last }, stream);
     }
+    far_rows (stream);
 }
 
 /* ---- all of it ---- */
@@ -259,6 +291,32 @@ huge_step (size_t count, double *scratch, cudaStream_t stream)
     cudaFree (grad);
 }
 
+/* Losses of logits that are all 0, with labels of another process: sums are the number of columns, gradients 1. */
+static void
+huge_losses (size_t count, double *scratch, cudaStream_t stream)
+{
+    enum { COLUMNS = 1024 };
+    struct vocabulary_rows rows = { .vocabulary = { COLUMNS, COLUMNS, 2 * COLUMNS }, .scale = COLUMNS };
+    char *memory = NULL;
+    rows.count = count / COLUMNS;
+    size_t made = rows.count * COLUMNS;
+    if (cudaMalloc ((void **) &memory, (made + 4 * rows.count) * sizeof (float))) {
+        cudaGetLastError ();
+        skip ("the GPU has no memory for losses of %zu logits", count);
+        return;
+    }
+    rows.logits = (float *) (void *) memory;
+    rows.sums = (struct vocabulary_sums *) (void *) (rows.logits + made);
+    rows.losses = (float *) (void *) (rows.sums + rows.count);
+    rows.labels = (const int32_t *) (const void *) (rows.losses + rows.count);
+    cudaMemsetAsync (memory, 0, (made + 4 * rows.count) * sizeof (float), stream);
+    cuda_vocabulary_find_largest (&rows, stream);
+    cuda_vocabulary_add_up (&rows, stream);
+    cuda_vocabulary_finish (&rows, stream);
+    ok (huge_sum (rows.logits, ACCEL_FLOAT32, made, scratch, stream) == (double) made, "losses of %zu logits", made);
+    cudaFree (memory);
+}
+
 /* 4 to 11 GiB for 2^31 elements. */
 static void
 huge (size_t count, double *scratch, cudaStream_t stream)
@@ -266,6 +324,7 @@ huge (size_t count, double *scratch, cudaStream_t stream)
     huge_of (ACCEL_FLOAT8_E4M3FN, ACCEL_FLOAT8_E5M2, count, scratch, stream);
     huge_of (ACCEL_BFLOAT16, ACCEL_FLOAT16, count, scratch, stream);
     huge_step (count, scratch, stream);
+    huge_losses (count, scratch, stream);
 }
 
 #endif
