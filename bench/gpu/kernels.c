@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How near the kernels come to the limit of the GPU's memory: the bytes that each has to read and write, in the time
  * that it takes, against a copy within the GPU.  They are called as the library calls them, through struct memory, with
- * other numbers in each round.  In turns; medians.  Left out: cuda_clip_factor() and cuda_orthogonalise(), whose arrays
- * are small.  usage: kernels small|full */
+ * other numbers in each round.  In turns; medians.  Left out: cuda_orthogonalise(), whose arrays are small, and what
+ * works on a few numbers: cuda_clip_factor(), cuda_begin_step(), cuda_note_scale() and cuda_note_found().
+ * usage: kernels small|full */
 #include "bench/gpu/gpu.h"
 
 #include "lib/memory/lists.h"
@@ -18,6 +19,7 @@ static struct {
     float *parameter, *grad, *state[RULE_STATES], *pattern, *results;
     char *half, *narrow; /* of types of up to 16 bits */
     uint8_t *found;
+    int32_t *labels; /* [n], each below n; there are as many columns, or more */
     void *memory;
 } a;
 static struct shapes shapes;
@@ -51,6 +53,29 @@ results_count (void)
     return (size_t) MATRIX_RANK_MOST * (a.n + a.m) + PARAMETERS_MOST;
 }
 
+static uint32_t
+draw (void)
+{
+    static uint32_t random = 1;
+    random = random * 1664525U + 1013904223U;
+    return random >> 8;
+}
+
+static void
+write_numbers (void)
+{
+    float *pattern = malloc (a.pattern_count * sizeof *pattern);
+    int32_t *labels = malloc (a.n * sizeof *labels);
+    for (size_t i = 0; i < a.pattern_count; i++)
+        pattern[i] = 0.5F + (float) draw () * 0x1p-24F;
+    for (size_t i = 0; i < a.n; i++)
+        labels[i] = (int32_t) (draw () % a.n);
+    memory->write (gpu, a.pattern, pattern, a.pattern_count * sizeof *pattern);
+    memory->write (gpu, a.labels, labels, a.n * sizeof *labels);
+    free (pattern);
+    free (labels);
+}
+
 /* As many elements as fit. */
 static void
 make_arrays (bool small)
@@ -59,7 +84,7 @@ make_arrays (bool small)
     for (a.n = small ? 1 << 7 : 1 << 13, a.m = small ? 1 << 8 : 1 << 14;; a.n /= 2) {
         a.count = a.n * a.m;
         size_t floats = a.count * (2 + RULE_STATES) + a.pattern_count + results_count ();
-        cudaError_t error = cudaMalloc (&a.memory, (floats + a.count + ALIGNED) * sizeof (float));
+        cudaError_t error = cudaMalloc (&a.memory, (floats + a.count + ALIGNED + a.n) * sizeof (float));
         if (!error)
             break;
         if (error != cudaErrorMemoryAllocation || a.n == 1)
@@ -75,13 +100,9 @@ make_arrays (bool small)
     a.pattern = next + a.count;
     a.results = a.pattern + a.pattern_count;
     a.found = (uint8_t *) (a.results + results_count ());
+    a.labels = (int32_t *) (void *) (a.found + ALIGNED);
     memory->zero (gpu, a.results, results_count () * sizeof (float) + ALIGNED);
-    float *host = malloc (a.pattern_count * sizeof *host);
-    uint32_t random = 1;
-    for (size_t i = 0; i < a.pattern_count; i++)
-        host[i] = 0.5F + (float) ((random = random * 1664525U + 1013904223U) >> 8) * 0x1p-24F;
-    memory->write (gpu, a.pattern, host, a.pattern_count * sizeof *host);
-    free (host);
+    write_numbers ();
 }
 
 /* Numbers between 0.5 and 1.5, others in each round. */
@@ -206,6 +227,13 @@ run_zero (const struct kernel *kernel)
 }
 
 static void
+run_copy_unless (const struct kernel *kernel)
+{
+    (void) kernel;
+    memory->copy_unless (gpu, a.parameter, a.grad, a.count * sizeof (float), a.found);
+}
+
+static void
 run_transpose (const struct kernel *kernel)
 {
     int64_t shape[] = { (int64_t) a.m, (int64_t) a.n };
@@ -251,6 +279,63 @@ run_expand (const struct kernel *kernel)
 {
     float *p = a.results, *q = p + a.n * MATRIX_RANK_MOST;
     memory->expand (gpu, a.grad, a.state[0], p, q, a.n, a.m, (size_t) kernel->number);
+}
+
+/* ---- a vocabulary: logits are [n, m], tables [n, m], of which each of n tokens has a row ---- */
+
+static struct vocabulary_rows
+rows (void)
+{
+    const int64_t columns = (int64_t) a.m;
+    return (struct vocabulary_rows){ { 0, columns, columns }, a.n, a.labels, a.grad, a.results,
+                                     (struct vocabulary_sums *) (void *) (a.results + a.n), 0.001F };
+}
+
+static struct vocabulary_tokens
+tokens (void)
+{
+    const int64_t own = (int64_t) a.n;
+    return (struct vocabulary_tokens){ { 0, own, own }, a.n, a.m, a.labels, a.parameter, a.grad };
+}
+
+static void
+run_find_largest (const struct kernel *kernel)
+{
+    (void) kernel;
+    const struct vocabulary_rows all = rows ();
+    memory->vocabulary->find_largest (gpu, &all);
+}
+
+static void
+run_add_up (const struct kernel *kernel)
+{
+    (void) kernel;
+    const struct vocabulary_rows all = rows ();
+    memory->vocabulary->add_up (gpu, &all);
+}
+
+static void
+run_finish (const struct kernel *kernel)
+{
+    (void) kernel;
+    const struct vocabulary_rows all = rows ();
+    memory->vocabulary->finish (gpu, &all);
+}
+
+static void
+run_look_up (const struct kernel *kernel)
+{
+    (void) kernel;
+    const struct vocabulary_tokens all = tokens ();
+    memory->vocabulary->look_up (gpu, &all);
+}
+
+static void
+run_add_back (const struct kernel *kernel)
+{
+    (void) kernel;
+    const struct vocabulary_tokens all = tokens ();
+    memory->vocabulary->add_back (gpu, &all);
 }
 
 /* ---- lists ---- */
@@ -375,7 +460,13 @@ static const struct kernel kernels[] = {
     { "find what is not finite", run_find, BF16, 2, 0, false },
     { "add", run_add, FLOAT, 12, 0, false },
     { "zero", run_zero, FLOAT, 4, 0, false },
+    { "copy unless it is marked", run_copy_unless, FLOAT, 8, 0, false },
     { "transpose", run_transpose, FLOAT, 8, 0, false },
+    { "losses: largest logits", run_find_largest, FLOAT, 4, 0, false },
+    { "losses: sums of exponentials", run_add_up, FLOAT, 4, 0, false },
+    { "losses: gradients", run_finish, FLOAT, 8, 0, false },
+    { "embedding: rows of tokens", run_look_up, FLOAT, 8, 0, false },
+    { "embedding: gradients", run_add_back, FLOAT, 12, 0, false },
     PRODUCTS ("P = M Q", run_multiply, 4)
     PRODUCTS ("P = M Q by cuBLAS", run_cublas, 4)
     PRODUCTS ("Q = M' P", run_multiply_transposed, 4)

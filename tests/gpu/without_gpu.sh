@@ -162,7 +162,7 @@ test_expect_success 'the timeline has the times and the overlap of the order of 
             grep -E "^    \| sums over another [^|]*\| +(480.000 \| +){2}" results/summary.md
     fi'
 test_expect_success 'each kernel and each collective has a row' '
-    test "$(grep -cE "^    \| .*, (float|bfloat)[^|]*\|.* % \|" results/summary.md)" -ge 60 && {
+    test "$(grep -cE "^    \| .*, (float|bfloat)[^|]*\|.* % \|" results/summary.md)" -ge 78 && {
         without_nccl || test "$(grep -cE "^    \| .*(all-|scatter|broadcast)[^|]*\| +[0-9]+ \|.* % \|" results/summary.md)" = 12; }'
 # A clock that has gone on by 36 minutes of 60 once everything is compiled.
 test_expect_success 'correctness leaves time for figures' '
