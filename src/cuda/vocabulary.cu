@@ -82,10 +82,13 @@ look_up_kernel (float *__restrict__ values, const float *__restrict__ table, con
 {
     FOR_EACH_ROW (i, count) {
         const int64_t row = tokens[i] - vocabulary.first;
-        const bool is_own = row >= 0 && row < vocabulary.own;
         const float other = vocabulary_other (tokens[i], vocabulary.all);
-        for (size_t j = threadIdx.x; j < width; j += CUDA_BLOCK)
-            values[i * width + j] = is_own ? table[(size_t) row * width + j] : other;
+        float *to = values + i * width;
+        if (row >= 0 && row < vocabulary.own)
+            for_row (table + (size_t) row * width, width, [&] (size_t j, float value) { to[j] = value; });
+        else
+            for (size_t j = threadIdx.x; j < width; j += CUDA_BLOCK)
+                to[j] = other;
     }
 }
 
