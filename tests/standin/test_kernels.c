@@ -680,6 +680,8 @@ all_of_size (void)
     losses (0, 3, 0);
     embeddings (1 + size / 300, 70, 300);
     embeddings (20, 1 + size / 7, 7);
+    embeddings (0, 4, 3);
+    embeddings (3, 4, 0); /* no block is an error of CUDA's */
 }
 
 /* Around the borders of packs and of what a block has at once; each comparison is not a case of its own. */

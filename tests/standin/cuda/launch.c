@@ -75,13 +75,19 @@ standin_real (const void *address)
     return address ? real_in_kernel (address, 0) : NULL;
 }
 
+static bool
+is_launched (dim3 grid, dim3 block)
+{
+    return block.x * block.y * block.z - 1 < 1024 && grid.x && grid.y && grid.z;
+}
+
 API void
 standin_enqueue (const char *kernel, dim3 grid, dim3 block, cudaStream_t handle, const void *closure, size_t bytes,
                  void (*run) (void *))
 {
     size_t used = bytes_ahead;
     bytes_ahead = launch_ahead = 0;
-    if (call_fail (call_injected ("cudaLaunchKernel")))
+    if (call_fail (is_launched (grid, block) ? call_injected ("cudaLaunchKernel") : cudaErrorInvalidConfiguration))
         return;
     pthread_mutex_lock (&standin_lock);
     call_counts.launches++;
@@ -288,7 +294,7 @@ cudaLaunchKernel (const void *stub, dim3 grid, dim3 block, void **arguments, siz
             kernel = &kernels[i];
     if (!kernel || !kernel->body || !kernel->sizes)
         return call_fail (cudaErrorInvalidDeviceFunction);
-    if (block.x * block.y * block.z - 1 >= 1024 || !grid.x || !grid.y || !grid.z)
+    if (!is_launched (grid, block))
         return call_fail (cudaErrorInvalidConfiguration);
     for (unsigned i = 0; kernel->sizes[i]; i++)
         bytes += place_of (kernel->sizes[i]);
