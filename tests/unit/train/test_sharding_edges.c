@@ -388,6 +388,58 @@ zero_half (struct accel *acc)
     accel_model_destroy (model);
 }
 
+/* ---- two jobs, one after the other ---- */
+
+static struct jobseg first_job;
+static struct net kept;
+
+static void
+use_first_job (int rank)
+{
+    char second[64], first[64];
+    struct accel *acc;
+    (void) rank;
+    snprintf (second, sizeof second, "%s", getenv (ENV_JOB_SEGMENT));
+    snprintf (first, sizeof first, "/proc/%d/fd/%d", (int) getppid (), first_job.fd);
+    setenv (ENV_JOB_SEGMENT, first, 1);
+    rank_must (accel_open (&acc, NULL, &err), &err);
+    make (&kept, acc, ACCEL_SHARDING_FULL_SHARD, &(struct accel_ddp_options){ .overlap = ACCEL_OVERLAP_NEVER });
+    forward (&kept, LAYERS);
+    rank_must (accel_backward (acc, kept.model, 0, backward, &kept, &err), &err);
+    rank_must (accel_optimizer_step (kept.optimizer, &err), &err);
+    accel_close (acc);
+    setenv (ENV_JOB_SEGMENT, second, 1);
+}
+
+/* accel_close() waits for no process, so the next accel_prepare() takes the parameters from chunks. */
+static void
+use_second_job (struct accel *acc)
+{
+    rank_must (accel_prepare (acc, &err, kept.model, kept.optimizer), &err);
+    for (size_t i = 0; i < LAYERS; i++) {
+        rank_must (accel_layer_begin (kept.model, &i, 1, &err), &err);
+        for (int j = 0; j < ROWS; j++) {
+            float value = ((const float *) kept.data[i].data)[j];
+            if (!right (value == -0.01F, "element %d of layer %zu is %g", j, i, (double) value))
+                return;
+        }
+        rank_must (accel_layer_end (kept.model, &i, 1, &err), &err);
+    }
+    end (&kept);
+}
+
+static void
+change_jobs (void)
+{
+    struct fail fail;
+    if (jobseg_create (&first_job, 2, 2, 0, "ranks", &fail))
+        ok (false, "a first job");
+    ranks_begin = use_first_job;
+    as_ranks (2, "a model whose job was closed, in the next one", use_second_job);
+    ranks_begin = NULL;
+    jobseg_detach (&first_job);
+}
+
 int
 main (void)
 {
@@ -402,5 +454,6 @@ main (void)
     as_ranks (2, "initializers of a sharded model", refuse_initialize);
     as_ranks (4, "passes that add to large float16 averages", add_to_large);
     as_ranks (2, "passes after float16 averages became zero", zero_half);
+    change_jobs ();
     return done_testing ();
 }
