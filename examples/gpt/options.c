@@ -48,7 +48,7 @@ static const struct accel_argument rows[] = {
     NUMBER (max_grad_norm, "1", 1e9, "larger gradients are clipped"),
     COUNT (shard, "0", 0, 3, "stage of ZeRO; 0: what accelerate launch was asked for"),
     COUNT (tp, "0", 0, 1000, "processes that divide layers; 0: what accelerate launch was asked for"),
-    COUNT (recompute, "0", 0, 1, "1: layers keep only their input, for less memory"),
+    COUNT (recompute, "0", 0, 1, "1: layers keep only their input; 0: what accelerate launch was asked for"),
     COUNT (seed, "1", 0, INT_MAX, "of weights, data and samples"),
     COUNT (evaluate_every, "100", 1, 1e9, "steps"),
     COUNT (evaluation_batches, "16", 1, 1e9, "of each process"),

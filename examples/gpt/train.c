@@ -221,7 +221,7 @@ main (int argc, char **argv)
     const char *products = matmul_set_dtype (accel_autocast (run.acc)), *folder;
     TRY (accel_set_seed (run.acc, (uint64_t) o->seed, false, &error));
     gpt_create (&run.gpt, &o->config, run.acc, accel_default_generator ());
-    run.gpt.recompute = o->recompute;
+    run.gpt.recompute = o->recompute || accel_activation_checkpointing (run.acc);
     open_data (&run);
     if (o->model)
         TRY (accel_load_model (run.acc, run.gpt.model, o->model, NULL, NULL, &error));
@@ -230,9 +230,9 @@ main (int argc, char **argv)
         printf ("continues %s at step %d%s\n", folder, (int) accel_optimizer_step_count (run.optimizer),
                 o->model ? "; its weights replace those of --model; another --project_dir begins anew" : "");
     if (is_main)
-        printf ("%.2f million parameters, %s, %d process(es), %u passes per step, ZeRO stage %d, tp %d\n",
+        printf ("%.2f million parameters, %s, %d process(es), %u passes per step, recompute %d, ZeRO stage %d, tp %d\n",
                 (double) run.gpt.parameters / 1e6, products, accel_num_processes (run.acc),
-                accel_gradient_accumulation_steps (run.acc),
+                accel_gradient_accumulation_steps (run.acc), run.gpt.recompute,
                 (int) accel_model_sharding (run.gpt.model) - ACCEL_SHARDING_NONE, run.gpt.parts);
     train (&run);
     if (is_main && (folder = accel_best_checkpoint_path (run.acc)))

@@ -9,6 +9,15 @@
 
 ACCEL_BEGIN_DECLS
 
+struct accel;
+
+/**
+ * Whether the launcher asks for activation checkpointing, in which case the program should make segments.
+ *
+ * @return what --fsdp_activation_checkpointing of --use_fsdp said when accel_open() was called; false if @p acc is NULL
+ */
+ACCEL_API bool accel_activation_checkpointing (const struct accel *acc);
+
 /** A part of a forward pass, such as a layer or a few. */
 struct accel_segment;
 

@@ -35,9 +35,9 @@ main (int argc, char **argv)
     if (!status)
         status = accel_prepare (acc, &err, model, optimizer);
     if (!status && accel_is_main_process (acc))
-        printf ("%s, %u passes, norm %g, %s%s\n", strategies[accel_model_sharding (model)],
+        printf ("%s, %u passes, norm %g, %s%s%s\n", strategies[accel_model_sharding (model)],
                 accel_gradient_accumulation_steps (acc), accel_gradient_clipping (acc), accel_mixed_precision (acc),
-                data.data == before ? "" : ", moved");
+                data.data == before ? "" : ", moved", accel_activation_checkpointing (acc) ? ", segments" : "");
     if (status)
         fprintf (stderr, "%s\n", err.text);
     accel_optimizer_destroy (optimizer);

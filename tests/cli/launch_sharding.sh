@@ -50,6 +50,9 @@ test_expect_success 'FSDP 2 with replicas of shards' '
     launched --num_processes 4 --use_fsdp --fsdp_version 2 --use_parallelism_config \
         --parallelism_config_dp_replicate_size 2 --parallelism_config_dp_shard_size 2 >out 2>err && cat out err &&
     grep -x "HYBRID_SHARD, 1 passes, norm inf, no" out'
+test_expect_success 'activation checkpointing, which is the program'"'"'s to do' '
+    launched --use_fsdp --fsdp_activation_checkpointing true >out 2>err && cat out err &&
+    grep -x "FULL_SHARD, 1 passes, norm inf, no, segments" out'
 test_expect_success 'one copy of the parameters, if the program follows addresses' '
     launched --use_fsdp --share_parameters >out 2>err && cat out err &&
     grep -x "FULL_SHARD, 1 passes, norm inf, no, moved" out && ! grep share_parameters err'

@@ -77,6 +77,9 @@ test_expect_success 'layers that are computed again give the same bits; so does 
 2
 2 --tp 2
 EOF'
+test_expect_success 'layers are computed again if accelerate launch was asked for that' '
+    grep "recompute 1," log && FSDP_ACTIVATION_CHECKPOINTING=true ACCELERATE_USE_FSDP=true FSDP_SHARDING_STRATEGY=NO_SHARD \
+        "$gpt" $size $rate --steps 1 --project_dir asked >log && grep "recompute 1, ZeRO stage 0" log'
 test_expect_success 'a vocabulary that cannot be divided is whole; heads are refused' '
     train 1 odd --vocab_size 257 --steps 5 >log && train 2 odd2 --tp 2 --vocab_size 257 --steps 5 --sample 20 >other &&
     near 1e-6 log other && test_exit 1 train 2 bad --tp 2 --n_head 1 2>err && grep "n_head: 1 is not a multiple of --tp 2" err'

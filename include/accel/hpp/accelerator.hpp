@@ -69,6 +69,8 @@ class accelerator {
     bool is_local_main_process () const noexcept { return accel_is_local_main_process (get ()); }
     bool is_last_process () const noexcept { return accel_is_last_process (get ()); }
     const char *mixed_precision () const noexcept { return accel_mixed_precision (get ()); }
+    /** Whether the launcher asks for segments (accel::segment). */
+    bool activation_checkpointing () const noexcept { return accel_activation_checkpointing (get ()); }
     communicator world () const noexcept { return communicator (accel_world (get ())); }
     /** The grid of a job with options ().tp_size (n), for accel_mesh_comm(); nullptr without. */
     const accel_mesh *device_mesh () const noexcept { return accel_device_mesh (get ()); }

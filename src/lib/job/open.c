@@ -142,6 +142,8 @@ read_flags (struct accel *acc, const struct accel_options *options, struct accel
     if (!status)
         status = read_bool (ENV_CHECK_GRADIENTS, &acc->check_gradients, err);
     acc->check_gradients = acc->check_gradients || (options && options->check_gradients);
+    if (!status && launched_is_on (ENV_USE_FSDP))
+        status = read_bool (ENV_FSDP_ACTIVATION_CHECKPOINTING, &acc->activation_checkpointing, err);
     return status ? status : read_bool (ENV_DEBUG_MODE, &acc->debug, err);
 }
 

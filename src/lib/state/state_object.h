@@ -36,6 +36,7 @@ struct accel {
     bool split_batches;
     bool device_placement;
     bool check_gradients; /* debugging: a gradient that is infinite or NaN is an error, unless losses are scaled */
+    bool activation_checkpointing; /* FSDP_ACTIVATION_CHECKPOINTING, with ACCELERATE_USE_FSDP */
     bool debug; /* ACCELERATE_DEBUG_MODE: compare shapes before collectives on tensors */
     bool trigger; /* accel_set_trigger() */
 };

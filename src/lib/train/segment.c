@@ -7,6 +7,7 @@
 #include "lib/base/error.h"
 #include "lib/base/option.h"
 #include "lib/base/sized.h"
+#include "lib/state/state_object.h"
 #include "util/memory.h"
 
 #include <stdlib.h>
@@ -16,6 +17,12 @@ struct accel_segment {
     bool preserves, has_run;
     uint8_t before[ACCEL_GENERATOR_STATE_BYTES]; /* the generator's state before `forward` */
 };
+
+bool
+accel_activation_checkpointing (const struct accel *acc)
+{
+    return acc && acc->activation_checkpointing;
+}
 
 static enum accel_status
 check (const struct accel_segment_options *options, struct accel_error *err)

@@ -119,6 +119,7 @@ test_null (void)
         { "is_local_main_process", accel_is_local_main_process (NULL), true },
         { "is_last_process", accel_is_last_process (NULL), true },
         { "distributed_type", strcmp (accel_distributed_type (NULL), "NO"), 0 },
+        { "activation_checkpointing", accel_activation_checkpointing (NULL), false },
         { "device", accel_device (NULL).device_type, kDLCPU },
         { "mixed_precision", strcmp (accel_mixed_precision (NULL), "no"), 0 },
         { "split", (int64_t) accel_split_between_processes (NULL, 5, true).end, 5 },

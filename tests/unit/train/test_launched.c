@@ -8,6 +8,7 @@
 #include "util/envnames.h"
 
 #include <accel/accumulate.h>
+#include <accel/segment.h>
 #include <accel/state.h>
 
 #include <unistd.h>
@@ -105,6 +106,10 @@ static const struct row {
     { BESIDE_ZERO ("\"bf16\": {\"enabled\": false}"), DEEPSPEED ENV_MIXED_PRECISION "=bf16", "1 passes, norm inf, no" },
     { ZERO (), DEEPSPEED ENV_MIXED_PRECISION "=bf16", "1 passes, norm inf, bf16" },
     { ZERO (), DEEPSPEED ENV_MIXED_PRECISION "=fp8", "1 passes, norm inf, fp8" },
+    { NULL, FSDP ENV_FSDP_ACTIVATION_CHECKPOINTING "=true", "1 passes, norm inf, no, segments" },
+    { NULL, FSDP ENV_FSDP_ACTIVATION_CHECKPOINTING "=false", "1 passes, norm inf, no" },
+    { NULL, ENV_FSDP_ACTIVATION_CHECKPOINTING "=true", "1 passes, norm inf, no" },
+    { NULL, ENV_FSDP_ACTIVATION_CHECKPOINTING "=maybe", "1 passes, norm inf, no" },
 }, broken[] = {
     { NULL, DEEPSPEED ENV_DEEPSPEED_CONFIG_FILE "=nothing.json", "DeepSpeed's configuration file: " },
     { "{}", DEEPSPEED, "ds.json: zero_optimization is missing" },
@@ -137,6 +142,8 @@ static const struct row {
       "beside deepspeed_config_file" },
     { BESIDE_ZERO ("\"fp16\": {\"enabled\": true}"), DEEPSPEED ENV_MIXED_PRECISION "=fp8",
       "mixed_precision is fp8, but DeepSpeed's configuration file enables fp16" },
+    { NULL, FSDP ENV_FSDP_ACTIVATION_CHECKPOINTING "=maybe",
+      "environment: FSDP_ACTIVATION_CHECKPOINTING='maybe' is not a boolean" },
 };
 
 /* Set the variables of a row, or with @is_set false, remove them. */
@@ -241,8 +248,9 @@ test_jobs (void)
         surround (&jobs[i], true);
         enum accel_status status = accel_open (&acc, NULL, &err);
         surround (&jobs[i], false);
-        snprintf (got, sizeof got, "%u passes, norm %g, %s", accel_gradient_accumulation_steps (acc),
-                  accel_gradient_clipping (acc), status ? err.text : accel_mixed_precision (acc));
+        snprintf (got, sizeof got, "%u passes, norm %g, %s%s", accel_gradient_accumulation_steps (acc),
+                  accel_gradient_clipping (acc), status ? err.text : accel_mixed_precision (acc),
+                  accel_activation_checkpointing (acc) ? ", segments" : "");
         is_text (got, jobs[i].wanted, jobs[i].file ? jobs[i].file : jobs[i].environment);
         accel_close (acc);
     }
