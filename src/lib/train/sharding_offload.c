@@ -176,22 +176,6 @@ has_files (const struct accel_model *model)
     return found;
 }
 
-/* One of them would not have what the step of the other has written. */
-static bool
-has_tied (const struct accel_model *model)
-{
-    bool found = false;
-    for (size_t i = 0; i < model->count; i++)
-        for (size_t j = 0; j < i && !found; j++) {
-            const DLTensor *a = model->trained[i].data, *b = model->trained[j].data;
-            const void *begin = a->data, *other = b->data;
-            found = model_is_trained (model, i) && model_is_trained (model, j)
-                    && begin < memory_at (other, accel_tensor_count (b), sizeof (float))
-                    && other < memory_at (begin, accel_tensor_count (a), sizeof (float));
-        }
-    return found;
-}
-
 /* Of a model that is to be on a GPU; NULL: states and masters can stay where they are. */
 static const char *
 why_not_staged (const struct accel_model *model)
@@ -200,7 +184,7 @@ why_not_staged (const struct accel_model *model)
         return "only a model that accel_prepare puts on a GPU can be offloaded from there (device_placement)";
     if (model->cuts)
         return "a model on a GPU whose tensors are divided (tp_size) cannot be offloaded";
-    if (has_tied (model))
+    if (model_has_tied (model, model->trained)) /* one would not have what the step of the other has written */
         return "a model on a GPU that trains the same memory twice cannot be offloaded";
     for (size_t i = 0; i < model->count; i++)
         if (model_is_trained (model, i) && dtype_is_scaled (accel_dtype_from_dl (model->parameters[i].data->dtype)))

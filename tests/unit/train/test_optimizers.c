@@ -385,6 +385,42 @@ test_threads (int kind)
     free (memory);
 }
 
+/* A 16-bit parameter, and another one in its last third: with many threads, too, the latter is the last to be written,
+ * although a thread that begins with it is sooner there than the one that has these elements of the first. */
+static void
+test_tied (void)
+{
+    enum { PART = LARGE / 3, ONE = 0x3f80, TWO = 0x4000, MINUS = 0x8000 };
+    int64_t whole[] = { LARGE }, part[] = { PART };
+    uint16_t *memory = calloc (2 * LARGE + PART, sizeof *memory);
+    if (!memory)
+        exit (99);
+    const DLTensor like = { .device = { kDLCPU, 0 }, .ndim = 1, .dtype = accel_dtype_to_dl (ACCEL_BFLOAT16) };
+    DLTensor first = like, end = like, grad = like, end_grad = like;
+    first.shape = grad.shape = whole;
+    end.shape = end_grad.shape = part;
+    first.data = memory;
+    end.data = memory + LARGE - PART;
+    grad.data = memory + LARGE;
+    end_grad.data = memory + 2 * LARGE;
+    for (int i = 0; i < LARGE + PART; i++)
+        memory[LARGE + i] = i < LARGE ? ONE : TWO;
+    struct accel_parameter parameters[] = { { "whole", &first, &grad }, { "end", &end, &end_grad } };
+    const struct accel_optimizer_options sgd = { .lr = 1, .threads = 4 };
+    struct accel_optimizer *optimizer;
+    struct accel_model *tied;
+    if (accel_model_create (&tied, parameters, 2, NULL)
+        || accel_optimizer_create (&optimizer, tied, ACCEL_SGD, &sgd, NULL) || accel_optimizer_step (optimizer, NULL))
+        exit (99);
+    int wrong = 0;
+    for (int i = 0; i < LARGE; i++)
+        wrong += memory[i] != (MINUS | (i < LARGE - PART ? ONE : TWO));
+    ok (!wrong, "tied parameters are changed in their order: %d elements are not", wrong);
+    accel_optimizer_destroy (optimizer);
+    accel_model_destroy (tied);
+    free (memory);
+}
+
 int
 main (void)
 {
@@ -402,6 +438,7 @@ main (void)
     test_custom_errors ();
     for (int kind = 0; kind < 3; kind++)
         test_threads (kind);
+    test_tied ();
     accel_model_destroy (model);
     return done_testing ();
 }

@@ -31,13 +31,16 @@
  * Cascade Lake, where loads wait for stores that are equal to them modulo a page.  Large states are STAGGERed. */
 enum { MAX_THREADS = 256, PAGE = 4096, STAGGER = 1088, STAGGERED_BYTES = 256 << 10 };
 
-/* Without @given, what accelerate launch and OpenMP's programs go by. */
+/* Without @given, what accelerate launch and OpenMP's programs go by.  Two threads would change tied parameters at the
+ * same time; one does so in their order. */
 static unsigned
-threads_or_default (unsigned given)
+threads_or_default (unsigned given, const struct accel_model *model)
 {
     const char *text = getenv ("OMP_NUM_THREADS");
     long threads = given ? (long) given : text ? strtol (text, NULL, 10) : 1;
-    return threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : (unsigned) threads;
+    if (threads <= 1 || model_has_tied (model, model->parameters))
+        return 1;
+    return threads > MAX_THREADS ? MAX_THREADS : (unsigned) threads;
 }
 
 /* @p names: [count] */
@@ -277,7 +280,7 @@ optimizer_create (struct accel_optimizer **optimizer, struct accel_model *model,
     made->object = (struct object) OBJECT_INIT (&kind_optimizer);
     made->model = model;
     object_hold (&model->object);
-    made->threads = threads_or_default (like->threads);
+    made->threads = threads_or_default (like->threads, model);
     enum accel_status status = optimizer_make_groups (made, given, err);
     if (!status)
         status = optimizer_lists_create (made, err);
