@@ -121,7 +121,9 @@ accel_parallel_scatter (const struct accel_comm *comm, const DLTensor *from, con
  * otherwise its row's loss and gradients are NaN, which norms, scalers and whoever reads the loss will see.
  *
  * @param comm            NULL: this process alone
- * @param labels          [rows], the same on all; rows with a negative one have a loss and gradients of 0
+ * @param labels          [rows], the same on all; rows with a negative one have a loss of 0, and gradients of 0, or
+ *                        NaN if the row has no softmax, because a logit is NaN or infinite, or all are -infinite: as
+ *                        those of PyTorch
  * @param scale           such as the scale of accel_backward(), divided by rows
  * @param[in,out] logits  [rows, columns], float32; become their own gradients, times @p scale.  With a scale of 0, what
  *                        they become has no meaning

@@ -419,6 +419,30 @@ check_bad_label (struct accel_comm *tp, size_t columns, bool labels_are_there, b
                "a label that is no class: %s", status ? err.text : "taken");
 }
 
+/* Rows without a label and, but for the last one, without a softmax: PyTorch's losses are 0 and its gradients NaN.
+ * Logits of other processes decide, too. */
+static void
+check_without_softmax (struct accel_comm *tp, int columns)
+{
+    enum { ROWS = 4 };
+    static const float odd[ROWS] = { NAN, INFINITY, -INFINITY, -INFINITY };
+    const DLDevice device = accel_device (acc);
+    const int32_t labels[ROWS] = { -100, -100, -100, -100 };
+    float values[ROWS * VOCAB], losses[ROWS];
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < columns; c++)
+            values[r * columns + c] = r == 2 || (!c && (!tp || !accel_comm_rank (tp))) ? odd[r] : (float) c;
+    size_t count = (size_t) (ROWS * columns);
+    float *there = mirror_array (values, count, device);
+    TRY (accel_parallel_cross_entropy (tp, labels, ROWS, (size_t) columns, 1, there, losses, &err));
+    mirror_take (values, there, count, device);
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < columns; c++)
+            check (losses[r] == 0 && (r < 3 ? isnan (values[r * columns + c]) : values[r * columns + c] == 0),
+                   "loss %g, gradient %g of row %d without a label", (double) losses[r],
+                   (double) values[r * columns + c], r);
+}
+
 /* Against losses and gradients in double precision; large logits, because exponentials must not overflow. */
 static void
 check_losses (bool labels_are_there, bool losses_are_there)
@@ -459,6 +483,7 @@ check_losses (bool labels_are_there, bool losses_are_there)
         }
     }
     check_bad_label (tp, (size_t) columns, labels_are_there, losses_are_there);
+    check_without_softmax (tp, columns);
 }
 
 /* ---- what is refused ---- */
