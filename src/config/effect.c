@@ -44,7 +44,7 @@ CONDITION (has_gpus, settings->multi_gpu)
 CONDITION (has_cpus_alone, (when_on_cpu (settings) && mode_path (settings, false) == PATH_SIMPLE)
            || !strcmp (settings->distributed_type, "MULTI_CPU"))
 
-#define IN_FILE "contradicts deepspeed_config_file; set it only in DeepSpeed's file"
+static const char in_file[] = "contradicts deepspeed_config_file; set it only in DeepSpeed's file";
 
 /* Keys that say nothing, or the contrary of another key, although their group counts. */
 static const struct {
@@ -65,15 +65,15 @@ static const struct {
     { "fsdp_use_orig_params", has_fsdp2, "has no effect with fsdp_version: 2" },
     { "fsdp_sync_module_states", has_fsdp2, "has no effect with fsdp_version: 2" },
     { "enable_cpu_affinity", has_other_binding, "has no effect unless bind is auto or gpu" },
-    { "zero_stage", has_deepspeed_file, IN_FILE },
-    { "gradient_accumulation_steps", has_deepspeed_file, IN_FILE },
-    { "gradient_clipping", has_deepspeed_file, IN_FILE },
-    { "offload_optimizer_device", has_deepspeed_file, IN_FILE },
-    { "offload_optimizer_nvme_path", has_deepspeed_file, IN_FILE },
-    { "offload_param_device", has_deepspeed_file, IN_FILE },
-    { "offload_param_nvme_path", has_deepspeed_file, IN_FILE },
-    { "zero3_save_16bit_model", has_deepspeed_file, IN_FILE },
-    { "mixed_precision", has_deepspeed_file, IN_FILE },
+    { "zero_stage", has_deepspeed_file, in_file },
+    { "gradient_accumulation_steps", has_deepspeed_file, in_file },
+    { "gradient_clipping", has_deepspeed_file, in_file },
+    { "offload_optimizer_device", has_deepspeed_file, in_file },
+    { "offload_optimizer_nvme_path", has_deepspeed_file, in_file },
+    { "offload_param_device", has_deepspeed_file, in_file },
+    { "offload_param_nvme_path", has_deepspeed_file, in_file },
+    { "zero3_save_16bit_model", has_deepspeed_file, in_file },
+    { "mixed_precision", has_deepspeed_file, in_file },
     { "zero3_init_flag", has_low_stage, "has no effect without zero_stage: 3" },
     { "zero3_save_16bit_model", has_low_stage, "has no effect without zero_stage: 3" },
     { "offload_param_device", has_low_stage, "has no effect without zero_stage: 3" },
@@ -117,13 +117,16 @@ static const struct {
     { "bind-to", has_no_mpirun },
 };
 
+/* Programs refuse what a configuration file says beside DeepSpeed's file, but follow flags where that has "auto". */
 bool
-effect_applies (const struct settings *settings, const struct option *row)
+effect_applies (const struct config *config, const struct option *row)
 {
+    const struct settings *settings = &config->settings;
+    bool is_flag = config->origins[row - options].kind == ORIGIN_FLAG;
     if (!effect_of_group (row->group, settings))
         return false;
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (!strcmp (rules[i].key, row->key) && rules[i].is_wrong (settings))
+        if (!strcmp (rules[i].key, row->key) && rules[i].is_wrong (settings) && !(is_flag && rules[i].text == in_file))
             return false;
     for (size_t i = 0; i < sizeof idle / sizeof *idle; i++)
         if (!strcmp (idle[i].key, row->key) && idle[i].is_idle (settings))
@@ -203,6 +206,10 @@ effect_note_flags (const struct config *config, struct strlist *notes)
         for (size_t j = 0; j < sizeof instead / sizeof *instead; j++)
             if (!strcmp (instead[j].key, row->key))
                 more = instead[j].text;
+        if (why.text == in_file) {
+            why.text = "takes effect only where the file of --deepspeed_config_file leaves it open, as with \"auto\"";
+            more = "";
+        }
         strlist_printf (notes, "--%s %s%s%s", row->key, why.text,
                         *why.mode && flag ? flag : why.mode, more);
     }

@@ -15,7 +15,7 @@ struct no_effect {
 bool effect_of_group (enum option_group group, const struct settings *settings);
 
 /** Whether the settings, after config_resolve(), leave @p row a meaning. */
-bool effect_applies (const struct settings *settings, const struct option *row);
+bool effect_applies (const struct config *config, const struct option *row);
 
 /** Whether @p row has a value that says nothing in these settings.  One that equals the default never does. */
 bool effect_is_missing (const struct config *config, const struct option *row, struct no_effect *found);

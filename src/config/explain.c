@@ -19,7 +19,7 @@ is_shown (const struct config *config, const struct option *row, bool keys_only)
     bool is_request = row->group == GROUP_OURS && !is_key; /* --dry_run and similar: the reader knows */
     if (config_is_absent (config, row) || is_request || (!is_key && (keys_only || !is_said)))
         return false;
-    return is_said || effect_applies (&config->settings, row);
+    return is_said || effect_applies (config, row);
 }
 
 static void
@@ -45,7 +45,7 @@ explain_text (const struct config *config, bool keys_only, struct strbuf *out)
         printable_add (out, value.text ? value.text : "");
         strbuf_add (out, "  (");
         config_show_origin (config, row, out);
-        strbuf_add (out, effect_applies (&config->settings, row) ? ")\n" : "; no effect)\n");
+        strbuf_add (out, effect_applies (config, row) ? ")\n" : "; no effect)\n");
     }
 }
 
@@ -74,7 +74,7 @@ explain_json (const struct config *config, bool keys_only, struct strbuf *out)
         config_format_origin (config, row, &origin);
         json_t *entry = json_pack ("{s:o, s:o, s:b}", "value", json_of_value (config, row), "origin",
                                    json_text (origin.text ? origin.text : ""), "effect",
-                                   effect_applies (&config->settings, row));
+                                   effect_applies (config, row));
         if (origin.failed || json_object_set_new (object, row->key, entry))
             out->failed = true;
     }

@@ -102,15 +102,31 @@ take_value (struct json_reader *json, size_t key, struct deepspeed_value *value)
                              kinds[kind].expected);
 }
 
+/* @return whether the key of @row is in the object with the path @name. */
+static bool
+is_inside (const struct row *row, const char *name)
+{
+    size_t length = strlen (name);
+    return !strncmp (row->key, name, length) && row->key[length] == '.';
+}
+
 /* @return whether @name is the path of an object with keys that we read. */
 static bool
 is_section (const char *name)
 {
-    size_t length = strlen (name);
     for (size_t i = 0; i < DEEPSPEED_KEYS; i++)
-        if (!strncmp (rows[i].key, name, length) && rows[i].key[length] == '.')
+        if (is_inside (&rows[i], name))
             return true;
     return false;
+}
+
+/* As in Accelerate, fp16 and bf16 are off if their sections are there but do not say it, whatever an option says. */
+static void
+set_absent_truths (struct deepspeed_file *file, const char *name)
+{
+    for (size_t i = 0; i < DEEPSPEED_KEYS; i++)
+        if (rows[i].kind == KIND_TRUTH && is_inside (&rows[i], name) && file->values[i].is == DEEPSPEED_ABSENT)
+            file->values[i].is = DEEPSPEED_SET;
 }
 
 __attribute__ ((cold)) static enum accel_status take_object (struct json_reader *json, struct deepspeed_file *file,
@@ -120,15 +136,18 @@ static enum accel_status
 take_member (struct json_reader *json, struct deepspeed_file *file, const char *name)
 {
     if (json_reader_word (json, "null") || json_reader_word (json, "Infinity"))
-        return ACCEL_OK; /* the latter is not JSON, but Python writes it, as where Accelerate has filled in a file */
+        return ACCEL_OK; /* the latter is no limit */
     for (size_t i = 0; i < DEEPSPEED_KEYS; i++)
         if (!strcmp (rows[i].key, name))
             return take_value (json, i, &file->values[i]);
     if (!is_section (name))
         return json_reader_skip (json);
     file->is_read = file->is_read || !strcmp (name, "zero_optimization");
-    return json_reader_peek (json) == '{' ? take_object (json, file, name)
-                                          : json_reader_fail (json, "%s is not an object", name);
+    if (json_reader_peek (json) != '{')
+        return json_reader_fail (json, "%s is not an object", name);
+    enum accel_status status = take_object (json, file, name);
+    set_absent_truths (file, name);
+    return status;
 }
 
 /* @name: its path, "" for the whole file */
@@ -154,7 +173,7 @@ take_object (struct json_reader *json, struct deepspeed_file *file, const char *
 static enum accel_status
 parse (struct deepspeed_file *file, const char *name, const char *text, size_t length, struct accel_error *err)
 {
-    struct json_reader json = { .text = text, .length = length, .err = err };
+    struct json_reader json = { .text = text, .length = length, .err = err, .is_python = true };
     int line = 1;
     enum accel_status status = json_reader_begin (&json);
     if (!status)

@@ -15,7 +15,7 @@ enum deepspeed_key {
     DEEPSPEED_PERSISTENCE, /* elements */
     DEEPSPEED_STEPS,       /* gradient_accumulation_steps, at least 1 */
     DEEPSPEED_CLIPPING,    /* a norm; 0: none */
-    DEEPSPEED_FP16,        /* 0 or 1 */
+    DEEPSPEED_FP16,        /* 0 or 1; 0 if the file has its section without it */
     DEEPSPEED_BF16,
     DEEPSPEED_KEYS
 };
@@ -25,7 +25,7 @@ enum deepspeed_device { DEEPSPEED_NONE, DEEPSPEED_CPU, DEEPSPEED_NVME };
 struct deepspeed_value {
     enum { DEEPSPEED_ABSENT, DEEPSPEED_AUTO, DEEPSPEED_SET } is; /* absent: or null */
     double number; /* 0 unless it is set */
-    char *text;    /* as in the file, without quotes; NULL: absent */
+    char *text;    /* as in the file, without quotes; NULL: absent, or false by default */
 };
 
 struct deepspeed_file {

@@ -188,6 +188,16 @@ skip_number (struct json_reader *json)
     return good ? ACCEL_OK : json_reader_fail (json, "expected a value");
 }
 
+static bool
+skip_word (struct json_reader *json)
+{
+    static const char words[][10] = { "null", "true", "false", "NaN", "Infinity", "-Infinity" };
+    for (size_t i = 0; i < (json->is_python ? sizeof words / sizeof *words : 3); i++)
+        if (json_reader_word (json, words[i]))
+            return true;
+    return false;
+}
+
 static enum accel_status
 skip_value (struct json_reader *json, int depth)
 {
@@ -199,11 +209,8 @@ skip_value (struct json_reader *json, int depth)
         free (text);
         return status;
     }
-    if (c != '{' && c != '[') {
-        bool is_word = json_reader_word (json, "null") || json_reader_word (json, "true")
-                       || json_reader_word (json, "false");
-        return is_word ? ACCEL_OK : skip_number (json);
-    }
+    if (c != '{' && c != '[')
+        return skip_word (json) ? ACCEL_OK : skip_number (json);
     if (depth > MAX_DEPTH)
         return json_reader_fail (json, "nested more than %d levels deep", MAX_DEPTH);
     json->at++;

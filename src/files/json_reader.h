@@ -10,6 +10,7 @@ struct json_reader {
     size_t length;
     size_t at;
     struct accel_error *err;
+    bool is_python; /* NaN, Infinity and -Infinity are values, too, which Python's json reads and writes */
 };
 
 /** Fail at the byte where the reader is; adds "byte N: ". */
@@ -40,7 +41,7 @@ enum accel_status json_reader_key (struct json_reader *json, char **key);
 /** An integer >= 0 without fraction, exponent or needless zeros, that fits 64 bits. */
 enum accel_status json_reader_uint64 (struct json_reader *json, uint64_t *value, const char *what);
 
-/** Take any value. */
+/** Take any value, also those that `is_python` adds. */
 enum accel_status json_reader_skip (struct json_reader *json);
 
 /** Take the word @p word if it is next.  @return whether it was */
