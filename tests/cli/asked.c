@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A native program that leaves everything to the launcher, and prints on rank 0 what it got.  With the argument
- * "silent", it does not call accel_model_set_sharding(); with "shared", it shares parameters. */
+ * "silent", it does not call accel_model_set_sharding(); with "shared", it shares parameters; with "file", they are in
+ * a file. */
 #include <config.h>
 
 #include <accel/accel.h>
@@ -22,7 +23,11 @@ main (int argc, char **argv)
     struct accel_optimizer *optimizer = NULL;
     struct accel_error err = { 0 };
     const char *word = argc > 1 ? argv[1] : "";
-    const struct accel_sharding_options options = { .share_parameters = !strcmp (word, "shared") };
+    bool in_file = !strcmp (word, "file");
+    const struct accel_sharding_options options
+        = { .share_parameters = !strcmp (word, "shared"),
+            .offload_param_device = in_file ? ACCEL_OFFLOAD_NVME : ACCEL_OFFLOAD_DEFAULT,
+            .offload_param_nvme_path = in_file ? "." : NULL };
     const void *before;
     enum accel_status status = accel_open (&acc, NULL, &err);
     if (!status)

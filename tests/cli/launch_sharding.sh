@@ -63,6 +63,10 @@ asked="$builddir/tests/cli/asked shared"
 test_expect_success 'a program that shares parameters, which the option moves to a file' '
     launched --use_deepspeed --zero_stage 3 --offload_param_device nvme --offload_param_nvme_path . >out 2>err &&
     cat out err && grep "offload_param_device has no effect: the program has set share_parameters" err'
+asked="$builddir/tests/cli/asked file"
+test_expect_success 'a program that has parameters in a file, which the option would share' '
+    launched --use_fsdp --share_parameters >out 2>err && cat out err && grep -x "FULL_SHARD, 1 passes, norm inf, no, moved" out &&
+    grep "share_parameters has no effect: parameters are in a file" err'
 asked="$builddir/tests/cli/asked silent"
 test_expect_success 'a program that says nothing keeps its memory' '
     launched --use_fsdp --share_parameters >out 2>err && cat out err && grep -x "FULL_SHARD, 1 passes, norm inf, no" out &&

@@ -135,21 +135,27 @@ for options in '--config_file config.yaml' '--num_processes 4 --use_fsdp --use_p
         near 1e-6 log.f32 log && grep "^sharding: 4$" err &&
         ranks 1 train 1 $steps f32 grid.config alone >log && same grid.config alone'
 done
-# refuses WORDS VARIABLE...: no job of 2 processes with these
+# refuses TP WORDS VARIABLE...: no job of 2 processes with these, of a program with this tp_size
 refuses () {
-    words=$1
-    shift
+    tp=$1 words=$2
+    shift 2
     test_exit 1 timeout $patience env ACCELERATE_USE_PARALLELISM_CONFIG=true "$@" \
-        "$accelerate" launch --cpu --num_processes 2 "$program" train 0 1 f32 - - >out 2>&1 &&
+        "$accelerate" launch --cpu --num_processes 2 "$program" train "$tp" 1 f32 - - >out 2>&1 &&
         grep -F "$words" out
 }
 test_expect_success 'bad input has a sentence' '
     ranks 2 refused && test_exit 1 ranks 2 train 3 1 f32 - - 2>err &&
     grep "accel_open: tp_size is 3, but does not divide the number of processes, 2" err &&
     grep "it gave up: accel_open: tp_size is 3" err && ! grep accel_close err &&
-    refuses "is not a number of processes from 1 to 1000000" PARALLELISM_CONFIG_TP_SIZE=x &&
-    refuses "PARALLELISM_CONFIG_CP_SIZE is 2, but libaccel divides only data and tensors" PARALLELISM_CONFIG_CP_SIZE=2 &&
-    refuses "the sizes of the parallelism_config make 4 processes, but the job has 2" PARALLELISM_CONFIG_DP_SHARD_SIZE=4'
+    refuses 0 "is not a number of processes from 1 to 1000000" PARALLELISM_CONFIG_TP_SIZE=x &&
+    for tp in 0 2; do
+        refuses $tp "PARALLELISM_CONFIG_CP_SIZE is 2, but libaccel divides only data and tensors" \
+            PARALLELISM_CONFIG_CP_SIZE=2 || return 1
+    done &&
+    refuses 0 "the sizes of the parallelism_config and tp_size 1 make 4 processes, but the job has 2" \
+        PARALLELISM_CONFIG_DP_SHARD_SIZE=4 &&
+    refuses 2 "the sizes of the parallelism_config and tp_size 2 make 4 processes, but the job has 2" \
+        PARALLELISM_CONFIG_TP_SIZE=1 PARALLELISM_CONFIG_DP_SHARD_SIZE=2'
 test_expect_success 'groups that do not fit a grid have a sentence about its rows' '
     test_exit 1 ranks 4 train 2 1 f32 - - 6 4 2>err &&
     grep "group_size does not divide the number of rows of the grid" err'

@@ -41,7 +41,8 @@ read_size (const char *name, int64_t *size, struct accel_error *err)
     return ACCEL_OK;
 }
 
-/* What `accelerate launch` makes of a parallelism_config. */
+/* What `accelerate launch` makes of a parallelism_config.  The program's own tp_size replaces that one, as each size
+ * does in Accelerate. */
 static enum accel_status
 read_environment (struct parallel *parallel, struct accel_error *err)
 {
@@ -59,7 +60,9 @@ read_environment (struct parallel *parallel, struct accel_error *err)
         if (status)
             return status;
     }
-    enum accel_status status = read_size (ENV_PARALLELISM_TP_SIZE, &parallel->tp_size, err);
+    enum accel_status status = ACCEL_OK;
+    if (!parallel->tp_size)
+        status = read_size (ENV_PARALLELISM_TP_SIZE, &parallel->tp_size, err);
     if (!status)
         status = read_size (ENV_PARALLELISM_DP_REPLICATE_SIZE, &replicas, err);
     if (!status)
@@ -73,11 +76,12 @@ static enum accel_status
 open_parallel (struct part *part, const struct accel_options *options, struct accel_error *err)
 {
     struct parallel *parallel = (struct parallel *) (void *) part;
-    parallel->tp_size = 1;
-    if (!options || !options->tp_size)
-        return read_environment (parallel, err);
-    parallel->tp_size = options->tp_size > INT32_MAX ? INT32_MAX : (int64_t) options->tp_size;
-    return ACCEL_OK;
+    const uint64_t own = options ? options->tp_size : 0;
+    parallel->tp_size = own > INT32_MAX ? INT32_MAX : (int64_t) own;
+    enum accel_status status = read_environment (parallel, err);
+    if (!parallel->tp_size)
+        parallel->tp_size = 1;
+    return status;
 }
 
 static void
@@ -101,8 +105,8 @@ parallel_connect (struct accel *acc, struct accel_error *err)
         return accel_fail (err, ACCEL_ERR_INVALID, "accel_open: tp_size is %d, but does not divide the number of "
                            "processes, %d", tp, size);
     if (parallel->dp_size && parallel->dp_size * tp != size)
-        return accel_fail (err, ACCEL_ERR_INVALID, "environment: the sizes of the parallelism_config make %lld "
-                           "processes, but the job has %d", (long long) parallel->dp_size * tp, size);
+        return accel_fail (err, ACCEL_ERR_INVALID, "environment: the sizes of the parallelism_config and tp_size "
+                           "%d make %lld processes, but the job has %d", tp, (long long) parallel->dp_size * tp, size);
     return tp == 1 ? ACCEL_OK
                    : accel_mesh_create (&parallel->mesh, acc, names, ((const int[]){ size / tp, tp }), 2, err);
 }

@@ -250,10 +250,15 @@ warn_of_lost (const struct accel_model *model, const struct accel *acc)
     if (option)
         accel_logger_log (acc, ACCEL_LOG_WARNING, "%s has no effect: it changes addresses, and a program that follows "
                           "them calls accel_model_set_sharding", option);
-    if (model->sharding.shares && memory_of (model->target)->host && sharding_has_parameters (model)
-        && offload_of_parameters (model) == ACCEL_OFFLOAD_NVME)
+    if (!memory_of (model->target)->host || !sharding_has_parameters (model)
+        || offload_of_parameters (model) != ACCEL_OFFLOAD_NVME)
+        return;
+    if (model->sharding.shares)
         accel_logger_log (acc, ACCEL_LOG_WARNING, "offload_param_device has no effect: the program has set "
                           "share_parameters, and shared parameters are in memory");
+    else if (model->sharding.launched.shares)
+        accel_logger_log (acc, ACCEL_LOG_WARNING, "--share_parameters has no effect: parameters are in a file "
+                          "(offload_param_device)");
 }
 
 enum accel_status
@@ -268,16 +273,16 @@ sharding_begin (struct accel_model *model, struct accel *acc, const struct comm_
                                         && !packed_why_whole (model);
     if (!status && sharding_is_on (model) && !is_on_host)
         status = gather_partial (model, acc, site, err);
-    if (!status && sharding_has_parameters (model) && !model->sharding.shares && is_on_host
+    if (status || !sharding_is_on (model))
+        return status;
+    warn_of_lost (model, acc);
+    if (sharding_has_parameters (model) && !model->sharding.shares && is_on_host
         && offload_of_parameters (model) == ACCEL_OFFLOAD_NVME) {
         status = shared_begin_alone (model, err);
         if (status)
             comm_give_up (accel_world (acc), "cannot allocate memory for the parameters of a model");
         return status;
     }
-    if (status || !sharding_is_on (model))
-        return status;
-    warn_of_lost (model, acc);
     if (!model->sharding.shares)
         return ACCEL_OK;
     if (is_on_host)

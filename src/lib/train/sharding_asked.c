@@ -18,13 +18,17 @@ number (uint64_t asked, uint64_t launched)
     return asked ? asked : launched;
 }
 
-/* What is left open is what the launcher was asked for.  Its threshold is about parameters that are divided. */
+/* What is left open is what the launcher was asked for.  Its threshold is about parameters that are divided, of which
+ * those in a file are not shared. */
 static void
-set_numbers (struct model_sharding *sharding, enum accel_sharding strategy,
-             const struct accel_sharding_options *options)
+set_rest (struct accel_model *model, const struct accel_sharding_options *options)
 {
+    struct model_sharding *sharding = &model->sharding;
     const struct launched_sharding *launched = &sharding->launched;
+    enum accel_sharding strategy = sharding_wanted (model);
     bool is_stage_3 = strategy == ACCEL_SHARDING_FULL_SHARD || strategy == ACCEL_SHARDING_HYBRID_SHARD;
+    bool is_in_file = is_stage_3 && offload_of_parameters (model) == ACCEL_OFFLOAD_NVME;
+    sharding->shares = options->share_parameters || (launched->shares && !is_in_file);
     sharding->min_num_params = number (options->min_num_params, is_stage_3 ? launched->min_num_params : 0);
     sharding->group_size = number (options->group_size, launched->group_size);
     sharding->prefetch_layers = number (options->prefetch_layers, launched->prefetch_layers);
@@ -84,9 +88,7 @@ accel_model_set_sharding_sized (size_t options_size, struct accel_model *model,
         return status;
     model->sharding.is_set = true;
     model->sharding.asked = options->strategy;
-    bool is_in_file = offload_of_parameters (model) == ACCEL_OFFLOAD_NVME;
-    model->sharding.shares = options->share_parameters || (model->sharding.launched.shares && !is_in_file);
-    set_numbers (&model->sharding, sharding_wanted (model), options);
+    set_rest (model, options);
     return ACCEL_OK;
 }
 

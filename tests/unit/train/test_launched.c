@@ -322,6 +322,10 @@ divide_in_groups (struct accel *acc)
     right (model->sharding.shares, "not shared");
     rank_must (accel_model_set_sharding (model, &in_a_file, &err), &err);
     right (!model->sharding.shares, "shared, and in a file");
+    const struct accel_sharding_options whole = { .strategy = ACCEL_SHARDING_OPTIMIZER,
+                                                  .offload_param_device = ACCEL_OFFLOAD_NVME };
+    rank_must (accel_model_set_sharding (model, &whole, &err), &err);
+    right (model->sharding.shares, "not shared, although parameters that are not divided are in no file");
     rank_must (accel_model_set_sharding (model, &(struct accel_sharding_options){ 0 }, &err), &err);
     rank_must (accel_prepare (acc, &err, model), &err);
     right (accel_model_sharding (model) == ACCEL_SHARDING_HYBRID_SHARD && model->sharding.size == 2,
