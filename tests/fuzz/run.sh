@@ -8,7 +8,7 @@ seed=${FUZZ_SEED:-1} # the same inputs each time, in their order; 0: others
 srcdir=$(cd "${srcdir:-$(dirname "$0")/../..}" && pwd)
 status=0
 jobs=
-names='yaml json flags pickle zip safetensors index manifest state hosts peers gguf hub answer aws profiles ignore'
+names='yaml json flags pickle zip safetensors index manifest state hosts peers gguf hub answer aws profiles ignore deepspeed'
 for name in ${FUZZERS-$names}; do
     mkdir -p "fuzz-$name" "seeds-$name"
     python3 "$srcdir/tests/fuzz/corpus.py" unpack "$name" "seeds-$name" || exit
