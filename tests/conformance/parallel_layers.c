@@ -269,6 +269,12 @@ check_embedding (void)
 #ifdef ON_GPU
     check (!status && isnan (y[WIDTH]) && isfinite (y[0]), "a token that is in no row: %d, %g", (int) status,
            (double) y[WIDTH]);
+    status = accel_parallel_embedding (comm, there, (size_t) rows, WIDTH, tokens, TOKENS, dy_there, &err);
+    check (status == ACCEL_ERR_INVALID && strstr (err.text, "tokens is in host memory, but weight is on cuda:"),
+           "tokens of the host: %s", status ? err.text : "taken");
+    status = accel_parallel_embedding_backward (comm, (size_t) rows, WIDTH, tokens_there, TOKENS, dy, grad_there, &err);
+    check (status == ACCEL_ERR_INVALID && strstr (err.text, "dy is in host memory, but grad is on cuda:"),
+           "dy of the host: %s", status ? err.text : "taken");
 #else
     check (status == ACCEL_ERR_INVALID && strstr (err.text, "token 1 is 12, but there are 12 rows"), "a token: %s",
            status ? err.text : "taken");

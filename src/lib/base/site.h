@@ -26,6 +26,7 @@ struct comm_site {
     struct accel_work **work;     /* where a call that does not block leaves its work; NULL: it blocks */
     DLDevice device;              /* where its buffers are; all 0: in host memory of any kind */
     void *stream;                 /* there; NULL: the device's */
+    const char *const *names;     /* [2] of comm_place(): what the function calls its buffers; NULL: send and recv */
 };
 
 /** In a function that ends in _at: where and what it was called.  Valid until that function returns. */

@@ -226,6 +226,12 @@ name_place (DLDevice device, char *text, size_t size)
         snprintf (text, size, "in host memory");
 }
 
+static const char *
+name_of (const struct comm_site *site, bool is_recv)
+{
+    return site->names ? site->names[is_recv] : is_recv ? "recv" : "send";
+}
+
 enum accel_status
 comm_place_on_device (struct comm_site *site, const struct accel_comm *comm, const void *send, const void *recv,
                       struct accel_error *err)
@@ -238,8 +244,8 @@ comm_place_on_device (struct comm_site *site, const struct accel_comm *comm, con
         return ACCEL_OK;
     name_place (from, sent, sizeof sent);
     name_place (to, received, sizeof received);
-    return comm_fail (site, ACCEL_ERR_INVALID, err, "send is %s, but recv is %s: both have to be in the same memory",
-                      sent, received);
+    return comm_fail (site, ACCEL_ERR_INVALID, err, "%s is %s, but %s is %s: both have to be in the same memory",
+                      name_of (site, false), sent, name_of (site, true), received);
 }
 
 __attribute__ ((cold, noinline)) static enum accel_status
@@ -262,9 +268,9 @@ comm_place_on_host (const struct comm_site *site, const void *send, const void *
         && recv == __atomic_load_n (&last_recv, __ATOMIC_RELAXED))
         return ACCEL_OK;
     if (driver_owns (send, &device))
-        return refuse_place (site, "send", device, err);
+        return refuse_place (site, name_of (site, false), device, err);
     if (recv != send && driver_owns (recv, &device))
-        return refuse_place (site, "recv", device, err);
+        return refuse_place (site, name_of (site, true), device, err);
     __atomic_store_n (&last_send, send, __ATOMIC_RELAXED);
     __atomic_store_n (&last_recv, recv, __ATOMIC_RELAXED);
     return ACCEL_OK;

@@ -17,14 +17,15 @@ describe (struct vocabulary_tokens *tokens, struct comm_site *site, struct accel
           size_t rows, size_t width, const int32_t *given, size_t count, const float *values, struct accel_error *err)
 {
     bool is_back = site->call == JOBSEG_CALL_PARALLEL_EMBEDDING_BACKWARD;
+    const char *table = is_back ? "grad" : "weight", *rows_name = is_back ? "dy" : "y";
     if (count && (!weight || !given || !values))
-        return accel_fail_null (err, jobseg_call_name (site->call), !given ? "tokens"
-                                                                    : !values ? is_back ? "dy" : "y"
-                                                                    : is_back ? "grad" : "weight");
+        return accel_fail_null (err, jobseg_call_name (site->call), !given ? "tokens" : !values ? rows_name : table);
     const int64_t own = (int64_t) rows, rank = comm ? accel_comm_rank (comm) : 0;
     *tokens = (struct vocabulary_tokens){ { own * rank, own, own * (comm ? accel_comm_size (comm) : 1) }, count, width,
                                           given, (float *) (uintptr_t) weight, (float *) (uintptr_t) values };
+    site->names = (const char *const[]){ "tokens", table };
     enum accel_status status = comm_place (site, comm, given, weight, err);
+    site->names = (const char *const[]){ rows_name, table };
     if (!status)
         status = comm_place (site, comm, values, weight, err);
     *site = comm_site_on (site, site->device);
