@@ -35,6 +35,10 @@ test_expect_success 'a rank that exits while MPI_Init() waits for others ends' '
 test_expect_success 'a call in which MPI fails does not end well: a broadcast' 'fails 2 2 broken broadcast'
 test_expect_success 'and neither does a large sum on two hosts' 'fails 3 "2 1" broken sum'
 test_expect_success 'who waits in a group hears that a rank gave up in another one' 'fails 3 "1 1 1" elsewhere'
+test_expect_success 'a rank of several hosts that waits for long says for whom, and the job continues' '
+    ACCEL_STALL_TIMEOUT_MS=1000 under_mpirun 3 ./hosts 1 "$builddir/tests/fault/stalls" alone 5 >out 2>&1 &&
+    test "$(grep -c "^done$" out)" = 3 &&
+    grep "^WARNING: \[RANK 1\] rank 1 has been waiting for [0-9]* s in accel_wait_for_everyone at .*, for rank 0$" out'
 # bounds RANKS LAYOUT HOW
 bounds () {
     under_mpirun "$1" ./layout "$2" "$builddir/tests/engines/mpi_bounds" "$3" >out 2>&1 || :

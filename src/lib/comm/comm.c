@@ -23,7 +23,7 @@ static enum accel_status
 gather (struct accel_comm *comm, const void *mine, void *all, size_t bytes, struct accel_error *err)
 {
     static const struct comm_site site = { .call = JOBSEG_CALL_OPEN, .file = "accel_open" };
-    const struct accel_engine *opening = comm->watch.engine;
+    const struct comm_link before = { .engine = comm->watch.engine, .transport = comm->watch.transport };
     const struct accel_engine_call call = {
         .kind = ACCEL_ENGINE_ALL_GATHER,
         .dtype = ACCEL_UINT8,
@@ -39,7 +39,7 @@ gather (struct accel_comm *comm, const void *mine, void *all, size_t bytes, stru
     };
     comm_watch_link (comm, comm->links);
     enum accel_status status = comm->links->engine->run (comm->links->transport, &call, err);
-    comm_watch_link (comm, &(struct comm_link){ .engine = opening });
+    comm_watch_link (comm, &before);
     return status;
 }
 
