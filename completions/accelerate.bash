@@ -87,7 +87,7 @@ _accelerate ()
         words=''
         ;;
     estimate-memory)
-        options='--num_processes --mixed_precision --zero_stage --library_name --dtypes --trust_remote_code --context_length --batch_size --training --sharding --follow_links --json --share_parameters --help --help_all'
+        options='--num_processes --mixed_precision --zero_stage --library_name --dtypes --trust_remote_code --context_length --batch_size --training --sharding --float32_gradients --follow_links --json --share_parameters --help --help_all'
         valued='num_processes mixed_precision zero_stage library_name dtypes context_length batch_size'
         words='@files'
         ;;

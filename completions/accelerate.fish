@@ -337,6 +337,7 @@ function __accelerate_flags
                 --batch_size\t'sequences at a time, for --context_length' \
                 --training\t'also estimate training with each optimizer' \
                 --sharding\t'also estimate training by native programs, per ZeRO stage' \
+                --float32_gradients\t'with --sharding, 16-bit parameters have float32 gradients' \
                 --follow_links\t'accept shards that are symbolic links' \
                 --json\t'print JSON' \
                 --share_parameters\t'one copy of the parameters for all processes of a host'

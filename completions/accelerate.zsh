@@ -290,6 +290,7 @@ _accelerate () {
             '--batch_size:sequences at a time, for --context_length'
             '--training:also estimate training with each optimizer'
             '--sharding:also estimate training by native programs, per ZeRO stage'
+            '--float32_gradients:with --sharding, 16-bit parameters have float32 gradients'
             '--follow_links:accept shards that are symbolic links'
             '--json:print JSON'
             '--share_parameters:one copy of the parameters for all processes of a host'

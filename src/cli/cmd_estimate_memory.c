@@ -33,6 +33,8 @@ check (struct settings *settings, const struct strlist *words, struct fail *fail
                          "for --mixed_precision");
     if (settings->share_parameters && !settings->sharding)
         return fail_set (fail, FAIL_USAGE, "--share_parameters needs --sharding");
+    if (settings->float32_gradients && !settings->sharding)
+        return fail_set (fail, FAIL_USAGE, "--float32_gradients needs --sharding");
     bool is_given = settings->dtypes.count > 0;
     for (size_t i = 0; all_dtypes[i] && !is_given; i++)
         strlist_add (&settings->dtypes, all_dtypes[i]);

@@ -42,6 +42,7 @@ struct settings {
     int64_t batch_size;
     bool training;
     bool sharding;
+    bool float32_gradients;
     bool share_parameters;
 
     /* hardware */

@@ -437,16 +437,18 @@ test_expect_success 'sharding: the table has each stage for 1, 2, 4 ... processe
     config_of gpt2 "{\"n_embd\": 256}" && "$accelerate" estimate-memory ./bare --sharding --share_parameters --num_processes 6 >out &&
     sed -n "/Native training/,\$p" out >rows && grep -c "^│ *[0-9]" rows >count && test "$(cat count)" = 13 &&
     for n in 2 4 6; do test "$(grep -c "^│ *$n *│" rows)" = 4 || return 1; done && ! grep "Optimizer" out &&
-    "$accelerate" estimate-memory ./bare --sharding --share_parameters --num_processes 1 >out && tail -n 7 out | diff table -'
+    "$accelerate" estimate-memory ./bare --sharding --share_parameters --num_processes 1 >out && tail -n 7 out | diff table - &&
+    "$accelerate" estimate-memory ./bare --sharding --float32_gradients --mixed_precision bf16 --num_processes 1 >out &&
+    grep "Native training using AdamW, mixed precision bf16, float32 gradients " out'
 cat >shares.py <<'END'
 # shares.py COMMAND MODEL GOLDEN: the rows of a model by the rules of accel_sharding(3), tensor by tensor
 import json, math, subprocess, sys
 tensors = next(model for model in json.load(open(sys.argv[3])) if model["name"] == "gpt2")["tensors"]
 sizes = [math.prod(shape) for _, _, shape in tensors]
-for precision, weight, gradient, state in ("no", 4, 4, 8), ("bf16", 2, 2, 12), ("fp16", 2, 2, 12):
+for precision, weight, gradient, state in ("no", 4, 4, 8), ("bf16", 2, 2, 12), ("fp16", 2, 2, 12), ("bf16", 2, 4, 12):
     for shares in False, True:
         out = subprocess.run([sys.argv[1], "estimate-memory", sys.argv[2], "--json", "--sharding", "--num_processes", "7", "--mixed_precision", precision] +
-                             ["--share_parameters"] * shares, stdout=subprocess.PIPE, check=True)
+                             ["--share_parameters"] * shares + ["--float32_gradients"] * (gradient == 4), stdout=subprocess.PIPE, check=True)
         rows = json.loads(out.stdout)["sharding"]
         assert [(row["processes"], row["zero_stage"]) for row in rows] == [(1, 0)] + [(n, stage) for n in (2, 4, 7) for stage in range(4)], rows
         for row in rows:
@@ -487,6 +489,7 @@ test_expect_success 'sharding: bytes per parameter are those of the formulae' '
 test_expect_success 'sharding: options that need another one, or cannot be' '
     refused 2 "--sharding needs --num_processes" ./bare --sharding &&
     refused 2 "--share_parameters needs --sharding" ./bare --share_parameters &&
+    refused 2 "--float32_gradients needs --sharding" ./bare --float32_gradients &&
     refused 2 "8-bit parameters cannot be divided" ./bare --sharding --num_processes 2 --mixed_precision fp8'
 
 # What a run really has: the sum of Pss of its processes, in which a page that several have counts once.
@@ -496,10 +499,10 @@ exec "$@"
 END
 cat >compare_run.py <<'END'
 # compare_run.py STAGE PROCESSES: kB on standard input, one sample a line.  Beside the table are 15 MB for each process,
-# which the page names, and what float32 gradients of 16-bit parameters need.
+# which the page names.
 import json, sys
 row = next(row for row in json.load(open("out"))["sharding"] if [row["zero_stage"], row["processes"]] == [int(x) for x in sys.argv[1:]])
-wanted = row["all_processes"] + row["processes"] * (15e6 + (row["mixed_precision"] == "bf16") * row["gradients"])
+wanted = row["all_processes"] + row["processes"] * 15e6
 used = max(int(line) for line in sys.stdin) * 1024
 print(f"stage {sys.argv[1]}: expected {wanted:.0f}, used {used}: {100 * used / wanted - 100:+.1f} %")
 sys.exit(abs(used / wanted - 1) > 0.05)
@@ -528,7 +531,7 @@ runs_as_estimated () {
     wait $job || :
     cat log
     stage=$1 processes=$2
-    set -- ./bare --json --sharding --num_processes "$2" --mixed_precision "$3"
+    set -- ./bare --json --sharding --num_processes "$2" --mixed_precision "$3" --float32_gradients # as examples/gpt has
     [ "$stage" = 0 ] || set -- "$@" --share_parameters
     "$accelerate" estimate-memory "$@" >out && python3 compare_run.py "$stage" "$processes" <samples
 }

@@ -92,9 +92,10 @@ sharding (const struct estimate_report *report)
     const struct settings *settings = report->settings;
     json_t *list = json_array ();
     for (struct estimate_sharding row = { 0 }; list && estimate_next_sharding (report, &row);)
-        list = with_row (list, json_pack ("{s:I, s:i, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "processes",
+        list = with_row (list, json_pack ("{s:I, s:i, s:s, s:b, s:b, s:I, s:I, s:I, s:I, s:I}", "processes",
                                           (json_int_t) row.processes, "zero_stage", row.stage, "mixed_precision",
-                                          settings->mixed_precision, "share_parameters",
+                                          settings->mixed_precision, "float32_gradients",
+                                          settings->float32_gradients, "share_parameters",
                                           settings->share_parameters && row.stage, "weights",
                                           (json_int_t) row.share.weights, "gradients",
                                           (json_int_t) row.share.gradients, "optimizer_states",

@@ -41,11 +41,12 @@ estimate (const struct estimate_report *report, struct estimate_sharding *row)
     while (strcmp (precision->name, report->settings->mixed_precision) != 0)
         precision++;
     struct counts counts = count_elements (report->model, processes);
+    uint64_t gradient = report->settings->float32_gradients ? 4 : precision->gradient;
     uint64_t state = adamw->bytes + (precision->weight < 4 ? 4 : 0); /* with a float32 master */
     uint64_t weights = precision->weight * (row->stage == 3 && !shares ? counts.own : counts.whole);
     struct estimate_training *share = &row->share;
     share->weights = shares ? weights / processes : weights;
-    share->gradients = precision->gradient * (row->stage >= 2 ? counts.own : counts.whole);
+    share->gradients = gradient * (row->stage >= 2 ? counts.own : counts.whole);
     share->optimizer = state * (row->stage >= 1 ? counts.own : counts.whole);
     row->each = share->weights + share->gradients + share->optimizer;
     row->all = (shares ? weights : processes * weights) + processes * (share->gradients + share->optimizer);

@@ -287,7 +287,8 @@ show_sharding (const struct estimate_report *report, struct strbuf *out, struct 
         = { "Processes", "ZeRO Stage", "Weights, Gradients, States", "Each Process", "All Processes" };
     AUTO_STRBUF struct strbuf title = { 0 };
     const struct settings *settings = report->settings;
-    strbuf_printf (&title, "Native training using AdamW, mixed precision %s%s", settings->mixed_precision,
+    strbuf_printf (&title, "Native training using AdamW, mixed precision %s%s%s", settings->mixed_precision,
+                   settings->float32_gradients ? ", float32 gradients" : "",
                    settings->share_parameters ? ", shared parameters" : "");
     if (title.failed)
         return fail_nomem (fail);

@@ -40,3 +40,9 @@
       .help = "also estimate training by native programs, per ZeRO stage",
       .doc = "Also estimate training by native programs, with AdamW and --mixed_precision, in each stage of ZeRO as "
              "accel_sharding(3) divides the model: by 1, 2, 4 and so on processes, and by --num_processes." },
+
+    { .key = "float32_gradients", OPT_FLAG (float32_gradients), .group = GROUP_GENERAL,
+      .commands = COMMAND_ESTIMATE_MEMORY, .properties = PROPERTY_EXTENSION,
+      .help = "with --sharding, 16-bit parameters have float32 gradients",
+      .doc = "With --sharding, 16-bit parameters have float32 gradients, as in examples/gpt, and not 16-bit ones. The "
+             "program decides by the types of the tensors that it passes to accel_model_create()." },
