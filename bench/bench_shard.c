@@ -3,7 +3,7 @@
  *
  *   bench_shard steps PARAMETERS STEPS   AdamW steps of one model in each of these ways, in turns
  *   bench_shard memory PARAMETERS WAY    what all processes together have in memory after some steps, and what the
- *                                        process that has most has at any time of a step
+ *               [TP]                     process that has most has at any time of a step; TP processes divide matrices
  *
  * WAY: none; optimizer, gradients, or parameters: the stages of ZeRO; shared, shared-gradients, and shared-parameters:
  * stages 1 to 3 with one copy of the parameters for all processes; hybrid: stage 3 in groups of 2 of 4 or more
@@ -39,6 +39,7 @@ static const struct {
                  { "hybrid", ACCEL_SHARDING_HYBRID_SHARD, false, ACCEL_OFFLOAD_NONE } };
 
 static size_t tensors = 8;
+static unsigned long tp = 1;
 static bool looks;      /* at the memory, in all layers */
 static double most_mib; /* of this process, at any of these times */
 static struct accel_error err;
@@ -69,6 +70,9 @@ make (struct trained *trained, struct accel *acc, int64_t parameters, int way)
         all[i] = (struct accel_parameter){ names[i], &trained->data[i], &trained->grad[i] };
     }
     accel_check (accel_model_create (&trained->model, all, tensors, &err), &err);
+    if (tp > 1)
+        accel_check (accel_model_set_tensor_parallel (trained->model, acc, &(struct accel_partition){ .dim = 1 }, 1,
+                                                      &err), &err);
     accel_check (accel_model_set_sharding (trained->model, &sharding, &err), &err);
     accel_check (accel_optimizer_create (&trained->optimizer, trained->model, ACCEL_ADAMW, NULL, &err), &err);
     accel_check (accel_prepare (acc, &err, trained->model, trained->optimizer), &err);
@@ -219,14 +223,14 @@ run_memory (struct accel *acc, int64_t parameters, int way)
         (void) step (&trained, acc);
     }
     sum = own_mib () - before;
-    double peak = most_mib - before, wanted = formula (way, processes);
+    double peak = most_mib - before, wanted = formula (way, processes / (double) tp) / (double) tp;
     accel_check (accel_comm_all_reduce (accel_world (acc), &sum, &sum, 1, ACCEL_FLOAT64, ACCEL_SUM, &err), &err);
     accel_check (accel_comm_all_reduce (accel_world (acc), &peak, &peak, 1, ACCEL_FLOAT64, ACCEL_MAX, &err), &err);
     if (accel_is_main_process (acc))
-        printf ("%d processes, %lld parameters, %s: %.0f MiB in all, %.1f bytes for each parameter; peak of a process "
-                "%.0f MiB, %.2f bytes, %.2f times %.2f\n",
-                accel_num_processes (acc), (long long) parameters, ways[way].name, sum, sum * each, peak, peak * each,
-                peak * each / wanted, wanted);
+        printf ("%d processes, %lld parameters, %s, tp %lu: %.0f MiB in all, %.1f bytes for each parameter; peak of a "
+                "process %.0f MiB, %.2f bytes, %.2f times %.2f\n",
+                accel_num_processes (acc), (long long) parameters, ways[way].name, tp, sum, sum * each, peak,
+                peak * each, peak * each / wanted, wanted);
     end (&trained);
 }
 
@@ -235,15 +239,16 @@ main (int argc, char **argv)
 {
     struct accel *acc;
     int way = 0;
-    while (argc == 4 && way < WAYS && strcmp (argv[3], ways[way].name))
+    while ((argc == 4 || argc == 5) && way < WAYS && strcmp (argv[3], ways[way].name))
         way++;
-    if (argc != 4 || (way == WAYS && !strcmp (argv[1], "memory"))) {
+    if ((argc != 4 && argc != 5) || (way == WAYS && !strcmp (argv[1], "memory"))) {
         fprintf (stderr, "usage: bench_shard steps PARAMETERS STEPS | memory PARAMETERS none|optimizer|gradients|"
-                         "parameters|shared|shared-gradients|shared-parameters|files|hybrid\n");
+                         "parameters|shared|shared-gradients|shared-parameters|files|hybrid [TP]\n");
         return 2;
     }
     long long parameters = strtoll (argv[2], NULL, 10);
-    accel_check (accel_open (&acc, NULL, &err), &err);
+    tp = argc == 5 ? strtoul (argv[4], NULL, 10) : 1;
+    accel_check (accel_open (&acc, &(struct accel_options){ .tp_size = tp }, &err), &err);
     if (!strcmp (argv[1], "steps"))
         run_steps (acc, parameters, (int) strtol (argv[3], NULL, 10));
     else

@@ -26,11 +26,15 @@ with_mpi () {
         RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 exec "$@"' - "$@"
 }
 
+has_mpi () {
+    [ -e "$module" ] && command -v mpirun >/dev/null
+}
+
 for _ in $(seq "${ROUNDS:-1}"); do
     for ranks in 2 4; do
         for size in ${SIZES:-100000 10000000}; do
             launch $ranks "$bench" steps "$size" "$steps"
-            if [ -e "$module" ] && command -v mpirun >/dev/null; then
+            if has_mpi; then
                 table=$(with_mpi $ranks "$bench" steps "$size" "$steps")
                 echo "$table" | sed 's/^/engine mpi, /'
             fi
@@ -48,4 +52,12 @@ for ranks in 1 2 4; do
         1:none | 1:files | 2:[!h]* | 4:*) launch $ranks "$bench" memory "$size" $way ;;
         esac
     done
+done
+# Stages 1 to 3 with the other engine, and where 2 of 4 processes divide matrices.
+for way in optimizer gradients parameters; do
+    if has_mpi; then
+        line=$(with_mpi 2 "$bench" memory "$size" $way)
+        echo "engine mpi, $line"
+    fi
+    launch 4 "$bench" memory "$size" $way 2
 done

@@ -32,7 +32,8 @@ SIZES = { "10": ((256, 256, 6, 6, 384), 20), "124": ((50257, 1024, 12, 12, 768),
 LEAN = "--recompute 1 --batch_size 1"
 DISK = "--use_deepspeed --zero_stage 1 --offload_optimizer_device nvme --offload_optimizer_nvme_path ."
 OWN = [("", 1, "--cpu", ""), ("", 2, "--cpu", ""), (" --shard 1", 2, "--cpu", "--shard 1"),
-       (" --shard 2", 2, "--cpu", "--shard 2"), (" " + LEAN, 1, "--cpu", LEAN),
+       (" --shard 2", 2, "--cpu", "--shard 2"), (" --tp 2", 2, "--cpu", f"--tp 2 --batch_size {BATCH}"),
+       (" " + LEAN, 1, "--cpu", LEAN),
        (" --shard 2 " + LEAN, 2, "--cpu", "--shard 2 " + LEAN), (" " + LEAN + ", states on disk", 1, DISK, LEAN)]
 
 
