@@ -2,8 +2,10 @@
 /* One rank of parallel.sh: a small network whose layers are divided among the processes of a row of the grid.
  *
  *   parallel train TP STEPS TYPE LOAD SAVE   print losses and norms; LOAD and SAVE are folders of checkpoints, or "-"
- *            [STRATEGY [GROUP]]              of sharding, a number, with "s" if parameters are shared, "n" if all is
- *                                            offloaded to files, "w" if the model stays whole; and `group_size`
+ *            [STRATEGY [GROUP]]              of sharding, a number, with "s" if parameters are shared, "n" or "c" if
+ *                                            all that can be is offloaded, to files or to host memory, "f" or
+ *                                            "h" if only parameters are, "w" if the model stays whole; and
+ *                                            `group_size`
  *   parallel pairs TP                        parts that are joined and cut, and losses of logits in parts
  *   parallel refused                         what cannot be cut, by 2 processes
  *   parallel halfway TP LOAD SAVE            gradients that are not averaged yet
@@ -12,6 +14,9 @@
  */
 #include <config.h>
 
+#ifdef ON_GPU
+#include "lib/train/model_object.h"
+#endif
 #include "tests/conformance/check.h"
 #include "tests/conformance/mirror.h"
 
@@ -29,8 +34,10 @@ enum { WTE, W1, B1, W2, B2, FIXED, PARAMETERS };
 
 #ifdef ON_GPU
 #define ON_CPU false
+#define IS_AT_HOME(model) ((model)->sharding.params_at_home)
 #else
 #define ON_CPU true
+#define IS_AT_HOME(model) true
 #endif
 
 static struct accel_error err;
@@ -297,6 +304,16 @@ next_batch (struct accel_loader *loader)
     return true;
 }
 
+/* What is offloaded is not on the GPU, if there is one. */
+static void
+check_offload (struct accel_optimizer *optimizer)
+{
+    const DLTensor *state = accel_optimizer_state_tensor (optimizer, W2, "exp_avg");
+    check (!net.sharding.offload_optimizer_device || (state && state->device.device_type == kDLCPU),
+           "states are not offloaded");
+    check (!net.sharding.offload_param_device || IS_AT_HOME (net.model), "parameters are not offloaded");
+}
+
 static void
 train (int steps, const char *load, const char *save)
 {
@@ -318,6 +335,8 @@ train (int steps, const char *load, const char *save)
         TRY (accel_optimizer_zero_grad (optimizer, &err));
         accel_print (acc, "%d %.9g %.9g\n", (int) accel_optimizer_step_count (optimizer), loss / size, (double) norm);
     }
+    if (!net.has_no_optimizer)
+        check_offload (optimizer);
     if (strcmp (save, "-")) {
         TRY (accel_save_state_start (acc, save, &err)); /* what it needs is copied, and goes on changing */
         fetch ();
@@ -686,6 +705,25 @@ check_orders (void)
     accel_model_destroy (net.model);
 }
 
+/* The words STRATEGY and GROUP.  Parameters that are not divided cannot be offloaded from a GPU. */
+static void
+read_sharding (const char *way, const char *group)
+{
+    enum accel_offload all = strchr (way, 'n') ? ACCEL_OFFLOAD_NVME : strchr (way, 'c') ? ACCEL_OFFLOAD_CPU : 0;
+    enum accel_offload only = strchr (way, 'f') ? ACCEL_OFFLOAD_NVME : strchr (way, 'h') ? ACCEL_OFFLOAD_CPU : all;
+    enum accel_sharding strategy = (enum accel_sharding) atoi (way);
+    net.sharding = (struct accel_sharding_options){
+        .strategy = strategy, .share_parameters = strchr (way, 's'), .group_size = strtoul (group, NULL, 10),
+        .offload_optimizer_device = all, .offload_optimizer_nvme_path = ".",
+        .offload_param_device = strategy < ACCEL_SHARDING_FULL_SHARD ? ACCEL_OFFLOAD_DEFAULT : only,
+        .offload_param_nvme_path = ".",
+    };
+    net.stays_whole = strchr (way, 'w');
+    net.leaves_one = strchr (way, 'l');
+    net.has_no_optimizer = strchr (way, 'p');
+    net.is_unwrapped = strchr (way, 'u');
+}
+
 int
 main (int argc, char **argv)
 {
@@ -696,17 +734,7 @@ main (int argc, char **argv)
     size = accel_num_processes (acc);
     TRY (accel_set_seed (acc, 5, false, &err));
     if (argc >= 7 && !strcmp (argv[1], "train")) {
-        net.sharding.strategy = (enum accel_sharding) (argc > 7 ? atoi (argv[7]) : 0);
-        net.sharding.share_parameters = argc > 7 && strchr (argv[7], 's');
-        net.stays_whole = argc > 7 && strchr (argv[7], 'w');
-        net.leaves_one = argc > 7 && strchr (argv[7], 'l');
-        net.has_no_optimizer = argc > 7 && strchr (argv[7], 'p');
-        net.is_unwrapped = argc > 7 && strchr (argv[7], 'u');
-        if (argc > 7 && strchr (argv[7], 'n')) {
-            net.sharding.offload_optimizer_device = net.sharding.offload_param_device = ACCEL_OFFLOAD_NVME;
-            net.sharding.offload_optimizer_nvme_path = net.sharding.offload_param_nvme_path = ".";
-        }
-        net.sharding.group_size = argc > 8 ? strtoul (argv[8], NULL, 10) : 0;
+        read_sharding (argc > 7 ? argv[7] : "0", argc > 8 ? argv[8] : "0");
         bool is_narrow = !strcmp (argv[4], "bf16"); /* first values come before parts, or after */
         make_net (is_narrow ? ACCEL_BFLOAT16 : ACCEL_FLOAT32, !is_narrow);
         train (atoi (argv[3]), argv[5], argv[6]);

@@ -136,9 +136,9 @@ run=tree/tests/gpu/run
 test_expect_success 'all steps pass on the stand-in' '
     bare STANDIN_DEVICES=2 sh "$run" --standin --minutes 60 --out results --build built >out && ! grep FAILED out &&
     tail -n 1 out >last && grep -E "^[0-9]+ passed, 0 failed, [0-9]+ skipped$" last &&
-    test "$(grep -c "^passed: " out)" -ge 14 && grep "^passed: products of PowerSGD by cuBLAS" out &&
+    test "$(grep -c "^passed: " out)" -ge 15 && grep "^passed: products of PowerSGD by cuBLAS" out &&
     { grep "^nccl: not found" out || test ! -d tree/src/engines/nccl ||
-        test "$(grep -c "^passed: .*\(NCCL\|all-reduce\)" out)" -eq 15; } &&
+        test "$(grep -c "^passed: .*\(NCCL\|all-reduce\)" out)" -eq 16; } &&
     grep "^passed: a step becomes a CUDA graph" out && grep "^passed: bench: timeline in fp16" out && ! grep "^skipped: [^:]*$" out'
 test_expect_success 'the summary names the machine, and has the steps and figures' '
     for word in card driver cuda nccl date commit; do grep "^    $word: ." results/summary.md || return 1; done &&

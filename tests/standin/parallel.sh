@@ -61,6 +61,21 @@ for sharding in 2 3 4; do
             ranks 4 parallel train 2 6 $type $from again $sharding >log && same $from again || return 1
         done'
 done
+# To host memory (h) or files (f).
+for way in 4h 4f; do
+    test_expect_success "4 GPUs, 2 of which divide tensors, parameters offloaded, $way: they learn, save and load as one process does" '
+        for type in f32 bf16; do
+            [ $type = f32 ] && bound=1e-6 from=host || { bound=1e-5 && from=host.bf16; }
+            ranks 4 parallel train 2 6 $type - off $way >log && near $bound log.$type log &&
+            "$builddir/tests/conformance/parallel" train 1 6 $type off alone >log && same off alone &&
+            ranks 4 parallel train 2 6 $type $from again $way >log && same $from again || return 1
+        done'
+done
+for way in 1c 2c 4n; do
+    test_expect_success "4 GPUs, 2 of which divide tensors: states cannot be offloaded, $way" '
+        test_exit 1 ranks 4 parallel train 2 6 f32 - - $way >log 2>err &&
+        grep "accel_prepare: a model on a GPU whose tensors are divided (tp_size) cannot be offloaded$" err'
+done
 # The masters of parameters that no optimizer changes are not saved, and stay packed: l leaves one, p all.
 for sharding in 2 3 4; do
     test_expect_success "sharding $sharding: a parameter that no optimizer changes is saved, and loaded" '
