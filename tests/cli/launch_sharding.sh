@@ -40,7 +40,8 @@ test_expect_success 'a DeepSpeed file that leaves the stage to the option' '
     cat out err && grep -x "OPTIMIZER, 1 passes, norm 2, no" out &&
     grep -x "accelerate: note: --gradient_clipping takes effect only where the file of --deepspeed_config_file leaves it open, as with .auto." err &&
     ! grep "contradicts\|the program sets it" err &&
-    launched --use_deepspeed --deepspeed_config_file auto.json --zero_stage 1 --dry_run --explain 2>&1 | grep -x "zero_stage: 1  (flag)"'
+    launched --use_deepspeed --deepspeed_config_file auto.json --zero_stage 1 --dry_run --explain >out 2>&1 &&
+    grep -x "zero_stage: 1  (flag)" out'
 test_expect_success 'a DeepSpeed file with a mistake: file, line and key' '
     printf "{\n  \"zero_optimization\": {\n    \"stage\": 5\n  }\n}\n" >bad.json &&
     test_exit 1 launched --use_deepspeed --deepspeed_config_file bad.json 2>err && cat err &&
