@@ -146,7 +146,7 @@ printf "FAIL: tests/a.sh 2 - x\nERROR: tests/a.sh - exited with status 1\nERROR:
 [ -e ended ] || printf "Testsuite summary\n# PASS:  7\n# SKIP:  1\n# FAIL:  2\n# ERROR: 1\n"
 exit 2
 END
-    PATH=$PWD/bin:$PATH && . tree/scripts/setup.sh && tries () { passed=0 failed=0 skipped=0; CHECK_AGAIN=$1 check_in once K=1 >out || :; cat out; } &&
+    unset target && PATH=$PWD/bin:$PATH && . tree/scripts/setup.sh && tries () { passed=0 failed=0 skipped=0; CHECK_AGAIN=$1 check_in once K=1 >out || :; cat out; } &&
     tries 2 && grep "passed when run again, alone: tests/a.sh tests/b$" out && [ "$passed $failed $skipped" = "7 0 1" ] &&
     tail -n 1 asked | grep "check VERBOSE=1 K=1 TESTS= tests/a.sh tests/b$" &&
     tries 1 && grep "3 failed in once" out && [ "$failed" = 3 ] && tail -n 1 asked | grep "check VERBOSE=1 K=1$" &&
