@@ -122,7 +122,7 @@ accel_parallel_scatter (const struct accel_comm *comm, const DLTensor *from, con
  *
  * @param comm            NULL: this process alone
  * @param labels          [rows], the same on all; rows with a negative one have a loss of 0, and gradients of 0, or
- *                        NaN if the row has no softmax, because a logit is NaN or infinite, or all are -infinite: as
+ *                        NaN if the row has no softmax, because a logit is NaN or +infinite, or all are -infinite: as
  *                        those of PyTorch
  * @param scale           such as the scale of accel_backward(), divided by rows
  * @param[in,out] logits  [rows, columns], float32; become their own gradients, times @p scale.  With a scale of 0, what

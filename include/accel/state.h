@@ -71,7 +71,8 @@ struct accel_options {
     uint64_t catch_signals;
     /**
      * Processes that divide tensors among themselves, see accel_device_mesh(); the others of the job divide data.
-     * 0: 1, or PARALLELISM_CONFIG_TP_SIZE if ACCELERATE_USE_PARALLELISM_CONFIG is true.
+     * 0: 1, or PARALLELISM_CONFIG_TP_SIZE if ACCELERATE_USE_PARALLELISM_CONFIG is true.  Its other sizes count in any
+     * case, and have to fit the number of processes.
      */
     uint64_t tp_size;
 };

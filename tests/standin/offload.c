@@ -314,6 +314,31 @@ refuse_steps (struct accel *acc, const struct accel_sharding_options *sharding)
     end (&net);
 }
 
+/* Divided parameters, which have no addresses then, are no tied ones: two threads may change them. */
+static void
+optimize_late (struct accel *acc)
+{
+    static const char *const names[PARAMETERS] = { "one", "other" };
+    const struct accel_sharding_options divided = { .strategy = ACCEL_SHARDING_FULL_SHARD,
+                                                    .offload_optimizer_device = ACCEL_OFFLOAD_CPU };
+    const struct accel_optimizer_options options = { .lr = 1, .threads = 2 };
+    const int64_t count = PIECE;
+    struct accel_parameter parameters[PARAMETERS];
+    struct net net = { .acc = acc };
+    for (int i = 0; i < PARAMETERS; i++) {
+        MUST (accel_tensor_init (&net.data[i], ACCEL_FLOAT32, 1, &count, &err));
+        MUST (accel_tensor_init (&net.grads[i], ACCEL_FLOAT32, 1, &count, &err));
+        parameters[i] = (struct accel_parameter){ names[i], &net.data[i].dl, &net.grads[i].dl };
+    }
+    MUST (accel_model_create (&net.model, parameters, PARAMETERS, &err));
+    MUST (accel_model_set_sharding (net.model, &divided, &err));
+    MUST (accel_prepare (acc, &err, net.model));
+    MUST (accel_optimizer_create (&net.optimizer, net.model, ACCEL_SGD, &options, &err));
+    ok (!net.data[0].dl.data && !net.data[1].dl.data && net.optimizer->threads == 2,
+        "two threads for an optimizer of parameters that have no addresses");
+    end (&net);
+}
+
 static void
 refuse (void)
 {
@@ -333,6 +358,7 @@ refuse (void)
     expect (&net, "with a custom optimizer");
     refuse_tied (acc, &cpu);
     refuse_steps (acc, &cpu);
+    optimize_late (acc);
     way = &eight;
     struct accel_tensor data, grad;
     const int64_t count = SMALL;

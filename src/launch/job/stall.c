@@ -374,7 +374,8 @@ begin (struct stall *stall, struct job *job, enum stall_kind kind, const struct 
     stall->kind = kind;
     puts[kind] (stall, job, view, now_ms);
     for (int i = 0; i < job->count; i++) {
-        bool is_named = !view->held_up || (!stall->ranks[i].is_waiting && is_late (stall, job, i, now_ms));
+        bool is_named = !view->held_up
+                        || (counts (job, i) && !stall->ranks[i].is_waiting && is_late (stall, job, i, now_ms));
         if (job->ranks[i].pid && !job->ranks[i].ended && (is_named || kind != STALL_NOTE))
             stacks_add (&stall->stacks, &job->segment, i, job->ranks[i].pid);
     }

@@ -181,7 +181,8 @@ model_next (const struct accel_model *model)
 bool model_is_trained (const struct accel_model *model, size_t index);
 
 /** @param parameters  [count]: the model's, or as optimizers see them
- *  @return whether the data of two trained ones, in memory of the host, has elements in common */
+ *  @return whether the data of two trained ones, in memory of the host, has elements in common; not where it has no
+ *          address */
 bool model_has_tied (const struct accel_model *model, const struct accel_parameter *parameters);
 
 /** @return ACCEL_OK if @p model was prepared with @p acc; they may be NULL in a call of @p function. */

@@ -14,18 +14,21 @@ model_is_trained (const struct accel_model *model, size_t index)
     return model->parameters[index].grad != NULL;
 }
 
+static bool
+have_common_elements (const DLTensor *a, const DLTensor *b)
+{
+    const char *begin = memory_data (a), *other = memory_data (b);
+    return begin && other && begin < other + accel_tensor_count (b) * tensor_element_bytes (b)
+           && other < begin + accel_tensor_count (a) * tensor_element_bytes (a);
+}
+
 bool
 model_has_tied (const struct accel_model *model, const struct accel_parameter *parameters)
 {
     for (size_t i = 0; i < model->count; i++)
-        for (size_t j = 0; j < i; j++) {
-            const DLTensor *a = parameters[i].data, *b = parameters[j].data;
-            const char *begin = memory_data (a), *other = memory_data (b);
-            if (model_is_trained (model, i) && model_is_trained (model, j)
-                && begin < other + accel_tensor_count (b) * tensor_element_bytes (b)
-                && other < begin + accel_tensor_count (a) * tensor_element_bytes (a))
+        for (size_t j = 0; j < i && model_is_trained (model, i); j++)
+            if (model_is_trained (model, j) && have_common_elements (parameters[i].data, parameters[j].data))
                 return true;
-        }
     return false;
 }
 

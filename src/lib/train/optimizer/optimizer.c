@@ -31,6 +31,16 @@
  * Cascade Lake, where loads wait for stores that are equal to them modulo a page.  Large states are STAGGERed. */
 enum { MAX_THREADS = 256, PAGE = 4096, STAGGER = 1088, STAGGERED_BYTES = 256 << 10 };
 
+/* Divided parameters on a GPU may have no address now. */
+static bool
+has_tied (const struct accel_model *model)
+{
+    bool is_found = model_has_tied (model, model->parameters);
+    for (size_t i = 0; i < model->count && !is_found; i++)
+        is_found = packed_first (model, i) != SIZE_MAX && packed_first (model, i) != i;
+    return is_found;
+}
+
 /* Without @given, what accelerate launch and OpenMP's programs go by.  Two threads would change tied parameters at the
  * same time; one does so in their order. */
 static unsigned
@@ -38,7 +48,7 @@ threads_or_default (unsigned given, const struct accel_model *model)
 {
     const char *text = getenv ("OMP_NUM_THREADS");
     long threads = given ? (long) given : text ? strtol (text, NULL, 10) : 1;
-    if (threads <= 1 || model_has_tied (model, model->parameters))
+    if (threads <= 1 || has_tied (model))
         return 1;
     return threads > MAX_THREADS ? MAX_THREADS : (unsigned) threads;
 }
