@@ -42,7 +42,7 @@ static struct {
     struct accel_model *model;
     DLTensor data[LAYERS], grad[LAYERS];
     int64_t shape[LAYERS];
-    int step, place;
+    int step, place; /* of the program's thread, which changes them with the lock below */
 } net;
 
 /* What the observer sees. */
@@ -162,9 +162,9 @@ visit (enum accel_status (*act) (size_t layer, struct accel_error *error), struc
     seen.is_whole[layer] &= is_between (place + 1, ahead, layer);
     seen.held = -1;
     seen.is_held = false;
+    net.place++;
     pthread_cond_broadcast (&seen.changed);
     pthread_mutex_unlock (&seen.lock);
-    net.place++;
     return status;
 }
 
@@ -194,8 +194,8 @@ step (struct accel_optimizer *optimizer)
     pthread_mutex_lock (&seen.lock);
     seen.gathered = seen.elsewhere = 0;
     memset (seen.is_whole, 0, sizeof seen.is_whole);
-    pthread_mutex_unlock (&seen.lock);
     net.place = 0;
+    pthread_mutex_unlock (&seen.lock);
     while (net.place < LAYERS)
         rank_must (visit (NULL, &err), &err);
     rank_must (accel_backward (net.acc, net.model, 0, backward, NULL, &err), &err);
@@ -205,8 +205,8 @@ step (struct accel_optimizer *optimizer)
     right (!net.step || (seen.gathered == gathered && seen.elsewhere == elsewhere && !seen.is_late),
            "step %d: %d layers are gathered, %d of them by a thread%s; expected %d and %d", net.step, seen.gathered,
            seen.elsewhere, seen.is_late ? ", and some after they began" : "", gathered, elsewhere);
-    pthread_mutex_unlock (&seen.lock);
     net.step++;
+    pthread_mutex_unlock (&seen.lock);
 }
 
 static void
