@@ -8,12 +8,17 @@
  * with two ranks, as many.  Threads on two processors do that and nothing else: no sums.  Where there are more than
  * processors, those that wait yield.  An array has new values in each round, which its thread writes before the clock
  * starts.  Copied are pieces, and the next one when all threads have the last; printed is the median of the fastest
- * size of pieces, and its fastest round. */
+ * size of pieces, and its fastest round.
+ *
+ * "mapped" is the same of arrays that all ranks have mapped, which nothing has to be copied from: each thread reads and
+ * writes its Nth of every array, where it is. */
 #include <config.h>
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +38,7 @@ struct bench {
     size_t bytes, piece;
     unsigned threads;
     unsigned rounds;
+    bool is_mapped;
     double *us; /* of each round */
     atomic_uint arrived;
 };
@@ -77,26 +83,46 @@ read_others (const struct bench *bench, unsigned index, size_t at)
         memcpy (bench->own[index] + at, bench->staged[(index + i) % bench->threads] + place (bench, at), part);
 }
 
+static void
+write_shares (const struct bench *bench, unsigned index)
+{
+    size_t words = bench->bytes / bench->threads / sizeof (uint64_t);
+    for (unsigned i = 0; i < bench->threads; i++) {
+        uint64_t *share = (uint64_t *) (void *) bench->own[(index + i) % bench->threads] + index * words;
+        for (size_t k = 0; k < words; k++)
+            share[k]++;
+    }
+}
+
+static void
+exchange (struct bench *bench, unsigned index, unsigned *meetings)
+{
+    char *to = bench->staged[index];
+    for (size_t at = 0; at < bench->bytes; at += bench->piece) {
+        memcpy (to + place (bench, at), bench->own[index] + at, bench->piece);
+        meet (bench, meetings);
+        read_others (bench, index, at);
+    }
+}
+
 static void *
 run (void *data)
 {
     struct rank *rank = data;
     struct bench *bench = rank->bench;
-    char *own = bench->own[rank->index], *to = bench->staged[rank->index];
     unsigned meetings = 0;
     cpu_set_t set;
     CPU_ZERO (&set);
     CPU_SET (rank->processor, &set);
     pthread_setaffinity_np (pthread_self (), sizeof set, &set);
     for (unsigned round = 0; round < bench->rounds; round++) {
-        memset (own, (int) (round & 0x7f), bench->bytes);
+        memset (bench->own[rank->index], (int) (round & 0x7f), bench->bytes);
         meet (bench, &meetings);
         double began = now_us ();
-        for (size_t at = 0; at < bench->bytes; at += bench->piece) {
-            memcpy (to + place (bench, at), own + at, bench->piece);
-            meet (bench, &meetings);
-            read_others (bench, rank->index, at);
-        }
+        if (bench->is_mapped)
+            write_shares (bench, rank->index);
+        else
+            exchange (bench, rank->index, &meetings);
         meet (bench, &meetings);
         if (rank->index == 0)
             bench->us[round] = now_us () - began;
@@ -163,9 +189,13 @@ show (struct bench *bench, size_t bytes, const int *processors)
         fastest = bench->us[0];
         best_piece = bench->piece;
     }
+    bench->is_mapped = true;
+    bool has_started = measure (bench, processors);
+    double mapped = bench->us[bench->rounds / 2], mapped_fastest = bench->us[0];
+    bench->is_mapped = false;
     bench->rounds = rounds;
-    printf ("%10zu %13.1f %14.1f %11zu\n", bytes, best, fastest, best_piece);
-    return 1;
+    printf ("%10zu %13.1f %14.1f %11zu %13.1f %14.1f\n", bytes, best, fastest, best_piece, mapped, mapped_fastest);
+    return has_started;
 }
 
 int
@@ -186,7 +216,7 @@ main (int argc, char **argv)
     }
     if (!find_processors (processors))
         return fputs ("bench_exchange: needs two processors\n", stderr), 1;
-    puts ("     bytes   exchange us     fastest us   pieces of");
+    puts ("     bytes   exchange us     fastest us   pieces of     mapped us     fastest us");
     for (unsigned i = 0; i < SIZES; i++)
         if (!show (&bench, sizes[i], processors))
             return fputs ("bench_exchange: cannot start a thread\n", stderr), 1;

@@ -58,7 +58,8 @@ test_expect_success 'ranks that would choose pieces of different sizes do as ran
 '
 test_expect_success '3 processes' 'CONFORMANCE_EVERY=$every launched 3 $all && nothing_left'
 seeds=2
-test_expect_success '4 processes' 'launched 4 mixture control messages groups && nothing_left'
+test_expect_success '4 processes, which divide large all-reduces' '
+    launched 4 mixture control messages groups && CONFORMANCE_EVERY=5 launched 4 sizes && nothing_left'
 if is_long; then
     test_expect_success '4 processes, nearly everything' '
         launched 4 types tensors objects trees messages work rounds && nothing_left'

@@ -4,6 +4,7 @@
  *   inline   few bytes lie in the posts: one step and it is done
  *   direct   all buffers are in arenas: step, work straight on the peers' memory, step
  *   staged   otherwise, piece by piece through the stages: copy a piece in, step, read the peers' pieces
+ *   divided  large all-reduces of many ranks: copy a piece in, step, reduce a share of it, step, read the peers' shares
  *
  * A stage has two pieces, used in turn.  A rank that fills one again has seen the step after the last reading of it. */
 #include <config.h>
@@ -144,6 +145,42 @@ all_reduce_staged (struct shm *shm, const struct accel_engine_call *call, struct
     return ACCEL_OK;
 }
 
+/* With N ranks, each reads and writes about 5 bytes for each of the buffer, and N + 3 if each reduced all.  One piece
+ * of a stage holds what goes in, the other one what comes out.  A rank's own share stays where its cache has it. */
+static enum accel_status
+all_reduce_divided (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
+{
+    struct reduction reduction = reduction_of (shm, call, 2);
+    reduction.beyond_caches = false; /* all read the results at once */
+    size_t unit = call->element_bytes, part, from, to;
+    for (size_t done = 0; done < call->count; done += part, shm->pieces += 2) {
+        const char *send = (const char *) call->send + done * unit;
+        char *recv = (char *) call->recv + done * unit;
+        unsigned char *in = shm_piece_of (shm, shm->rank);
+        part = call->count - done < SHM_PIECE / unit ? call->count - done : SHM_PIECE / unit;
+        share (part, shm->rank, shm->size, &from, &to);
+        reduce_copy (in, send, from * unit);
+        reduce_copy (in + to * unit, send + to * unit, (part - to) * unit);
+        enum accel_status status = shm_sync (shm, call, err);
+        if (status)
+            return status;
+        for (int rank = 0; rank < shm->size; rank++)
+            shm->sources[rank] = shm_piece_of (shm, rank) + from * unit;
+        shm->sources[shm->rank] = send + from * unit;
+        void *targets[] = { shm_other_piece_of (shm, shm->rank) + from * unit, recv + from * unit };
+        reduce_run (&reduction, shm->sources, targets, to - from);
+        status = shm_sync (shm, call, err);
+        if (status)
+            return status;
+        for (int i = 1; i < shm->size; i++) {
+            int rank = (shm->rank + i) % shm->size;
+            share (part, rank, shm->size, &from, &to);
+            reduce_copy (recv + from * unit, shm_other_piece_of (shm, rank) + from * unit, (to - from) * unit);
+        }
+    }
+    return ACCEL_OK;
+}
+
 static enum accel_status
 all_reduce (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
@@ -157,7 +194,8 @@ all_reduce (struct shm *shm, const struct accel_engine_call *call, struct accel_
     }
     if (all_send_shared (shm) && all_recv_shared (shm))
         return all_reduce_direct (shm, call, err);
-    return all_reduce_staged (shm, call, err);
+    return shm->size >= SHM_MANY && bytes > SHM_PIECE ? all_reduce_divided (shm, call, err)
+                                                     : all_reduce_staged (shm, call, err);
 }
 
 static void

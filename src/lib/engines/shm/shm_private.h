@@ -27,6 +27,7 @@ enum {
     SHM_PIECE = 256 << 10,      /* bytes that a stage piece has room for */
     SHM_PIECE_SMALL = 64 << 10, /* if small pieces are best, as many are used of it at most, */
     SHM_PIECE_LEAST = 16 << 10, /* and at least */
+    SHM_MANY = 4,               /* ranks from which on all-reduces of more than a piece are divided */
     SHM_CACHED = 32 << 20,      /* more does not fit into caches; asking is useless, virtual machines tell the host's */
     SHM_HUGE = 2 << 20,         /* alignment of arenas and of large blocks in them: a huge page */
     SHM_SLICE_MS = 50,          /* sleep this long at most before looking whether peers live */
@@ -172,6 +173,13 @@ shm_piece_of (const struct shm *shm, int rank)
 {
     uint64_t owner = shm->size == 2 ? (uint64_t) rank ^ (shm->pieces >> 1 & 1) : (uint64_t) rank;
     return shm->stages + (owner * 2 + (shm->pieces & 1)) * SHM_PIECE;
+}
+
+/** The one that is filled after it; not of two ranks, which swap theirs. */
+static inline unsigned char *
+shm_other_piece_of (const struct shm *shm, int rank)
+{
+    return shm->stages + ((uint64_t) rank * 2 + (~shm->pieces & 1)) * SHM_PIECE;
 }
 
 /** The rank that people know: in the world. */
