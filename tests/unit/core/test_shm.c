@@ -7,6 +7,7 @@
 
 #include <malloc.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum { MANY_RANKS = 64 };
@@ -641,10 +642,52 @@ test_groups (void)
     end_ranks ();
 }
 
+/* ---- other programs ---- */
+
+static int yields, yield_ms = -1;
+
+/* Instead of the C library's: another program takes @yield_ms. */
+int
+sched_yield (void)
+{
+    yields++;
+    if (yield_ms > 0)
+        nanosleep (&(struct timespec){ .tv_nsec = yield_ms * 1000000 }, NULL);
+    return yield_ms < 0 ? (int) syscall (SYS_sched_yield) : 0;
+}
+
+/* @return how many of @count calls have let others run */
+static int
+count_yields (struct shm *shm, int count)
+{
+    yields = 0;
+    for (int i = 0; i < count; i++)
+        shm_yield (shm);
+    return yields;
+}
+
+/* A machine may be busy: a yield that should be short may still be long. */
+static void
+test_yields (void)
+{
+    struct shm shm = { .size = 2 };
+    yield_ms = 2;
+    ok (!shm_yield (&shm) && shm_is_crowded (&shm), "who yields to another program sleeps then, and does not spin");
+    ok (!count_yields (&shm, SHM_SLEEPS), "so do the next waits");
+    ok (count_yields (&shm, 1 + 2 * SHM_SLEEPS) == 1, "another long yield: twice as many");
+    ok (count_yields (&shm, 10000) <= 20, "and so on, up to a limit");
+    yield_ms = 0;
+    ok (count_yields (&shm, 10000) > 1000 && !shm.crowded, "where yields are short again, waits yield");
+    yield_ms = 2;
+    ok (count_yields (&shm, 2 + SHM_SLEEPS) == 2, "and the next long one counts as the first");
+    yield_ms = -1;
+}
+
 int
 main (void)
 {
     alarm (900);
+    test_yields ();
     test_differences ();
     test_missing ();
     test_blame ();

@@ -40,6 +40,13 @@ begin (struct shm *shm, const struct accel_engine_call *call, const void *payloa
     return status ? status : shm_compare (shm, call, err);
 }
 
+/* A rank that has called for this alone knows that pieces have to pass through the stages. */
+static bool
+is_foreign (uint64_t send, uint64_t recv)
+{
+    return send == SHM_FOREIGN || recv == SHM_FOREIGN;
+}
+
 static bool
 all_send_shared (const struct shm *shm)
 {
@@ -69,14 +76,19 @@ share (size_t count, int rank, int size, size_t *begin_at, size_t *end_at)
     *end_at = last < count ? last : count;
 }
 
+/* What all ranks read and write together, of @bytes each. */
+static bool
+is_beyond_caches (const struct shm *shm, size_t bytes)
+{
+    return 2 * (size_t) shm->size * bytes > SHM_CACHED;
+}
+
 static struct reduction
 reduction_of (const struct shm *shm, const struct accel_engine_call *call, int targets)
 {
-    /* What all ranks read and write together. */
-    size_t bytes = 2 * (size_t) shm->size * call->count * call->element_bytes;
     return (struct reduction){
         .dtype = call->dtype, .op = call->op, .sources = shm->size, .targets = targets,
-        .beyond_caches = bytes > SHM_CACHED,
+        .beyond_caches = is_beyond_caches (shm, call->count * call->element_bytes),
     };
 }
 
@@ -104,30 +116,33 @@ all_reduce_direct (struct shm *shm, const struct accel_engine_call *call, struct
     return shm_sync (shm, call, err);
 }
 
-/* What all ranks agree on, to be asked before the next step.  Small pieces are an eighth of the buffer, because nothing
- * is reduced while the first one is copied.  Large ones are halved if buffers do not fit into the caches, to leave
- * room there; elsewhere that only costs steps. */
+/* Small pieces are an eighth of the buffer, because nothing is reduced while the first one is copied.  Large ones are
+ * halved if buffers do not fit into the caches, to leave room there; elsewhere that only costs steps. */
 static size_t
-piece_bytes (const struct shm *shm, const struct reduction *reduction, size_t bytes)
+piece_bytes (const struct shm *shm, bool small, size_t bytes)
 {
-    if (!shm_post_of (shm, 0)->small_pieces)
-        return reduction->beyond_caches ? SHM_PIECE / 2 : SHM_PIECE;
+    if (!small)
+        return is_beyond_caches (shm, bytes) ? SHM_PIECE / 2 : SHM_PIECE;
     size_t piece = bytes / 8 / SHM_PIECE_LEAST * SHM_PIECE_LEAST;
     return piece < SHM_PIECE_LEAST ? SHM_PIECE_LEAST : piece > SHM_PIECE_SMALL ? SHM_PIECE_SMALL : piece;
 }
 
-/* While a piece is reduced the next one is copied into the stage. */
+static size_t
+least (size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The first piece has come with the first step.  While a piece is reduced the next one is copied into the stage. */
 static enum accel_status
-all_reduce_staged (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
+all_reduce_staged (struct shm *shm, const struct accel_engine_call *call, size_t piece, struct accel_error *err)
 {
     struct reduction reduction = reduction_of (shm, call, 1);
     reduction.private_targets = true;
     const char *send = call->send;
-    size_t bytes = call->count * call->element_bytes, piece = piece_bytes (shm, &reduction, bytes);
-    size_t part = bytes < piece ? bytes : piece, next;
-    reduce_copy (shm_piece_of (shm, shm->rank), send, part);
-    for (size_t done = 0; done < bytes; done += part, part = next) {
-        enum accel_status status = shm_sync (shm, call, err);
+    size_t bytes = call->count * call->element_bytes, part;
+    for (size_t done = 0; done < bytes; done += part) {
+        enum accel_status status = done ? shm_sync (shm, call, err) : ACCEL_OK;
         if (status)
             return status;
         for (int rank = 0; rank < shm->size; rank++)
@@ -135,18 +150,30 @@ all_reduce_staged (struct shm *shm, const struct accel_engine_call *call, struct
         shm->sources[shm->rank] = send + done; /* its own cache has it */
         reduction.taken = shm->size == 2 ? shm->sources[!shm->rank] : NULL;
         void *target = (char *) call->recv + done;
+        part = least (bytes - done, piece);
         shm->pieces++;
-        next = bytes - done - part < piece ? bytes - done - part : piece;
         reduction.ahead_to = shm_piece_of (shm, shm->rank);
         reduction.ahead_from = send + done + part;
-        reduction.ahead_bytes = next;
+        reduction.ahead_bytes = least (bytes - done - part, piece);
         reduce_run (&reduction, shm->sources, &target, part / call->element_bytes);
     }
     return ACCEL_OK;
 }
 
+/* A rank's own share stays where its cache has it. */
+static void
+fill_divided (struct shm *shm, const struct accel_engine_call *call, size_t done)
+{
+    size_t unit = call->element_bytes, part = least (call->count - done, SHM_PIECE / unit), from, to;
+    const char *send = (const char *) call->send + done * unit;
+    unsigned char *in = shm_piece_of (shm, shm->rank);
+    share (part, shm->rank, shm->size, &from, &to);
+    reduce_copy (in, send, from * unit);
+    reduce_copy (in + to * unit, send + to * unit, (part - to) * unit);
+}
+
 /* With N ranks, each reads and writes about 5 bytes for each of the buffer, and N + 3 if each reduced all.  One piece
- * of a stage holds what goes in, the other one what comes out.  A rank's own share stays where its cache has it. */
+ * of a stage holds what goes in, and the first comes with the first step; the other one holds what comes out. */
 static enum accel_status
 all_reduce_divided (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
@@ -154,19 +181,17 @@ all_reduce_divided (struct shm *shm, const struct accel_engine_call *call, struc
     reduction.beyond_caches = false; /* all read the results at once */
     size_t unit = call->element_bytes, part, from, to;
     for (size_t done = 0; done < call->count; done += part, shm->pieces += 2) {
-        const char *send = (const char *) call->send + done * unit;
         char *recv = (char *) call->recv + done * unit;
-        unsigned char *in = shm_piece_of (shm, shm->rank);
-        part = call->count - done < SHM_PIECE / unit ? call->count - done : SHM_PIECE / unit;
-        share (part, shm->rank, shm->size, &from, &to);
-        reduce_copy (in, send, from * unit);
-        reduce_copy (in + to * unit, send + to * unit, (part - to) * unit);
-        enum accel_status status = shm_sync (shm, call, err);
+        if (done)
+            fill_divided (shm, call, done);
+        enum accel_status status = done ? shm_sync (shm, call, err) : ACCEL_OK;
         if (status)
             return status;
+        part = least (call->count - done, SHM_PIECE / unit);
+        share (part, shm->rank, shm->size, &from, &to);
         for (int rank = 0; rank < shm->size; rank++)
             shm->sources[rank] = shm_piece_of (shm, rank) + from * unit;
-        shm->sources[shm->rank] = send + from * unit;
+        shm->sources[shm->rank] = (const char *) call->send + (done + from) * unit;
         void *targets[] = { shm_other_piece_of (shm, shm->rank) + from * unit, recv + from * unit };
         reduce_run (&reduction, shm->sources, targets, to - from);
         status = shm_sync (shm, call, err);
@@ -181,21 +206,64 @@ all_reduce_divided (struct shm *shm, const struct accel_engine_call *call, struc
     return ACCEL_OK;
 }
 
+static bool
+is_divided (const struct shm *shm, size_t bytes)
+{
+    return shm->size >= SHM_MANY && bytes > SHM_PIECE;
+}
+
+static void
+fill_first (struct shm *shm, const struct accel_engine_call *call, size_t piece)
+{
+    size_t bytes = call->count * call->element_bytes;
+    if (is_divided (shm, bytes))
+        fill_divided (shm, call, 0);
+    else
+        reduce_copy (shm_piece_of (shm, shm->rank), call->send, least (bytes, piece));
+}
+
+/* Whether each rank has copied its first piece before the first step, for it knew that it would have to. */
+static bool
+have_filled (const struct shm *shm)
+{
+    for (int rank = 0; rank < shm->size; rank++) {
+        const struct shm_post *post = shm_post_of (shm, rank);
+        if (!is_foreign (post->send, post->recv) || post->small_pieces != shm->small_pieces)
+            return false;
+    }
+    return true;
+}
+
+static enum accel_status
+all_reduce_foreign (struct shm *shm, const struct accel_engine_call *call, size_t bytes, struct accel_error *err)
+{
+    size_t piece = piece_bytes (shm, shm_post_of (shm, 0)->small_pieces, bytes); /* the next step's posts do not say */
+    enum accel_status status = ACCEL_OK;
+    if (!have_filled (shm)) {
+        fill_first (shm, call, piece);
+        status = shm_sync (shm, call, err);
+    }
+    if (status)
+        return status;
+    return is_divided (shm, bytes) ? all_reduce_divided (shm, call, err) : all_reduce_staged (shm, call, piece, err);
+}
+
 static enum accel_status
 all_reduce (struct shm *shm, const struct accel_engine_call *call, struct accel_error *err)
 {
-    size_t bytes = call->count * call->element_bytes, small = bytes <= SHM_INLINE ? bytes : 0;
-    enum accel_status status = begin (shm, call, call->send, small, bytes, bytes, err);
+    size_t bytes = call->count * call->element_bytes;
+    bool fits = bytes <= SHM_INLINE;
+    if (!fits && is_foreign (shm_offset (shm, call->send, bytes), shm_offset (shm, call->recv, bytes)))
+        fill_first (shm, call, piece_bytes (shm, shm->small_pieces, bytes));
+    enum accel_status status = begin (shm, call, call->send, fits ? bytes : 0, bytes, bytes, err);
     if (status)
         return status;
-    if (bytes <= SHM_INLINE) {
+    if (fits) {
         reduce_payloads (shm, call, 0);
         return ACCEL_OK;
     }
-    if (all_send_shared (shm) && all_recv_shared (shm))
-        return all_reduce_direct (shm, call, err);
-    return shm->size >= SHM_MANY && bytes > SHM_PIECE ? all_reduce_divided (shm, call, err)
-                                                     : all_reduce_staged (shm, call, err);
+    return all_send_shared (shm) && all_recv_shared (shm) ? all_reduce_direct (shm, call, err)
+                                                          : all_reduce_foreign (shm, call, bytes, err);
 }
 
 static void

@@ -13,7 +13,7 @@
 
 #include "util/memory.h"
 
-enum { RANK_BITS = 13, RANK_MASK = (1 << RANK_BITS) - 1, SPINS = 4000, SPINS_CROWDED = 100, YIELDS = 20 };
+enum { RANK_BITS = 13, RANK_MASK = (1 << RANK_BITS) - 1, SPINS = 4000, YIELDS = 20 };
 _Static_assert ((int) JOBSEG_MAX_LOCAL <= (int) RANK_MASK, "a rank fits into a mail's word");
 
 static struct shm_mail *
@@ -42,17 +42,15 @@ is_ready (const struct shm *shm, const struct accel_engine_call *call)
 }
 
 static bool
-spin (const struct shm *shm, const struct accel_engine_call *call)
+spin (struct shm *shm, const struct accel_engine_call *call)
 {
-    int spins = shm->crowded ? SPINS_CROWDED : SPINS;
+    int spins = shm_is_crowded (shm) ? SHM_SPINS_CROWDED : SPINS;
     for (int i = 0; i < spins; i++)
         if (is_ready (shm, call))
             return true;
-    for (int i = 0; i < YIELDS; i++) {
-        sched_yield ();
+    for (int i = 0; i < YIELDS && shm_yield (shm); i++)
         if (is_ready (shm, call))
             return true;
-    }
     return false;
 }
 

@@ -30,6 +30,9 @@ enum {
     SHM_MANY = 4,               /* ranks from which on all-reduces of more than a piece are divided */
     SHM_CACHED = 32 << 20,      /* more does not fit into caches; asking is useless, virtual machines tell the host's */
     SHM_HUGE = 2 << 20,         /* alignment of arenas and of large blocks in them: a huge page */
+    SHM_SPINS_CROWDED = 100,    /* spinning keeps others from the processor */
+    SHM_SLEEPS = 64,            /* waits that do not yield after a yield to another program, */
+    SHM_SLEEP_DOUBLINGS = 4,    /* and how often as many again */
     SHM_SLICE_MS = 50,          /* sleep this long at most before looking whether peers live */
 };
 
@@ -89,6 +92,12 @@ struct shm_arena {
     size_t count;
 };
 
+/** Waits that sleep instead of yielding. */
+struct shm_sleeps {
+    unsigned left;
+    unsigned doublings; /* of the next ones */
+};
+
 struct shm {
     int rank;
     int size;
@@ -102,6 +111,7 @@ struct shm {
     bool small_pieces;     /* what this rank would choose */
     bool crowded;          /* more ranks than processors: spinning would only keep the awaited from running */
     uint32_t mails;        /* messages, or pieces of them, ever sent */
+    struct shm_sleeps sleeps;
     unsigned yielded;      /* how often a rank on the same processor was waited for */
     uint64_t pieces;       /* stage pieces ever used: the next one's parity */
     struct shm_block *blocks;
@@ -129,6 +139,15 @@ bool shm_make_scratch (struct shm *shm);
 void shm_destroy (struct shm *shm);
 
 /* ---- wait.c ---- */
+/** Let another thread have the processor.  @return false: sleep, and yield no more, because another program has it */
+bool shm_yield (struct shm *shm);
+
+static inline bool
+shm_is_crowded (const struct shm *shm)
+{
+    return shm->crowded || shm->sleeps.left;
+}
+
 /** Wake ranks that sleep on the posts of this rank, which gives up or leaves. */
 void shm_wake_all (struct shm *shm, bool failed);
 /** Wake who sleeps on the post of @p parity, which is just published. */

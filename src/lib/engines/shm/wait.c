@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting for a rank's step: spin, yield, then sleep in a futex in slices, looking between them whether peers live. */
+/* Waiting for a rank's step: spin, yield, then sleep in a futex in slices, looking between them whether peers live.
+ *
+ * A processor that yields to a rank is back as soon as that has to wait.  One that yields to another program is back
+ * when the time slice of that has passed, milliseconds later; and a thread that has slept goes before such programs
+ * when it is woken.  So who was away for that long sleeps at once the next times, and then tries again. */
 #include <config.h>
 
 #include "lib/engines/shm/shm_private.h"
@@ -8,7 +12,26 @@
 #include <sched.h>
 #include <unistd.h>
 
-enum { SPINS = 8000, SPINS_CROWDED = 100, YIELDS = 20, SLEEP_EVERY = 16 };
+enum { SPINS = 8000, YIELDS = 20, SLEEP_EVERY = 16, AWAY_NS = 1000000 };
+
+bool
+shm_yield (struct shm *shm)
+{
+    struct shm_sleeps *sleeps = &shm->sleeps;
+    if (sleeps->left) {
+        sleeps->left--;
+        return false;
+    }
+    int64_t began_ns = clock_ns ();
+    sched_yield ();
+    bool is_away = clock_ns () - began_ns > AWAY_NS;
+    sleeps->left = is_away ? SHM_SLEEPS << sleeps->doublings : 0;
+    if (is_away && sleeps->doublings < SHM_SLEEP_DOUBLINGS)
+        sleeps->doublings++;
+    else if (!is_away && sleeps->doublings)
+        sleeps->doublings--;
+    return !is_away;
+}
 
 /* Sleepers are noted post by post: those of the next step may come before those of this one are woken. */
 void
@@ -76,7 +99,7 @@ static bool
 spin (struct shm *shm, int rank, const struct shm_post *post)
 {
     bool here = atomic_load_explicit (&shm->blocks[rank].processor, memory_order_relaxed) == sched_getcpu ();
-    int spins = here ? 0 : shm->crowded ? SPINS_CROWDED : SPINS;
+    int spins = here ? 0 : shm_is_crowded (shm) ? SHM_SPINS_CROWDED : SPINS;
     for (int i = 0; i < spins; i++) {
         if (has_come (post, shm->step))
             return true;
@@ -84,11 +107,9 @@ spin (struct shm *shm, int rank, const struct shm_post *post)
     }
     if (here && !shm->crowded && ++shm->yielded % SLEEP_EVERY == 0)
         return false;
-    for (int i = 0; i < YIELDS; i++) {
-        sched_yield ();
+    for (int i = 0; i < YIELDS && shm_yield (shm); i++)
         if (has_come (post, shm->step))
             return true;
-    }
     return false;
 }
 
