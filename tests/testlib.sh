@@ -8,7 +8,7 @@
 #   test_exit STATUS COMMAND...     wait_for COMMAND...     timeout $patience COMMAND...
 #   await FILE...                   gone PID...
 #   port=$(free_port)               by_hand N PORT COMMAND...
-#   nothing_left                   is_long, has_turn ROW        draw COUNT [FIRST]
+#   nothing_left                   is_long                      draw COUNT [FIRST]
 #   test_done
 #
 # tests/README.md has the rules.
@@ -154,20 +154,10 @@ draw () {
     drawn=$((seed / 65536 % $1 + ${2-0}))
 }
 
-# More compilers, and what takes long and seldom fails: `yes`, or in CI, `turn`, every third day.
+# More compilers, and what takes long and seldom fails.
 is_long () {
     [ "${TEST_LONG-no}" = yes ]
 }
-# has_turn ROW: of a long table whose rows take long, CI runs a third each time
-has_turn () {
-    [ -z "$in_turns" ] || is_turn "$0 $1"
-}
-in_turns=
-if [ "${TEST_LONG-no}" = turn ]; then
-    . "$srcdir/tests/turn.sh"
-    in_turns=yes
-    if is_turn "$0"; then TEST_LONG=yes; else TEST_LONG=no; fi
-fi
 
 # Under ThreadSanitizer the signal for files that are too large ends a process although it is blocked.
 file_limit_test () {

@@ -25,7 +25,6 @@ test_expect_success 'small sums of ranks that are many calls apart' '
     in_hier_reduce 3 "2 1" 2 "16 calls" ahead && in_hier_reduce 3 "a b a" 2 "16 calls" ahead'
 if is_long; then
     while read -r ranks sharers layout; do
-        has_turn "$layout" || continue
         test_expect_success "large calls on hosts of $layout ranks" '
             in_hier_reduce $ranks "$layout" $sharers "70 calls" calls && in_hier_reduce $ranks "$layout" $sharers "33 calls" several &&
                 in_hier_reduce $ranks "$layout" $sharers "66 calls" copies && in_hier_reduce $ranks "$layout" $sharers "68 calls" scatter &&

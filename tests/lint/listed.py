@@ -14,7 +14,7 @@ NOT_OURS = re.compile(r"(~|\.(o|lo|la|a|so|log|trs|pyc|orig|rej|gcno|gcda|swp))$
 # Other tests and targets run these.
 NOT_ALONE = ("tests/abi/dump.sh tests/conformance/near.sh tests/engines/engine.sh "
              "tests/engines/under_mpirun.sh tests/fuzz/run.sh tests/hand.sh tests/standin/module.sh "
-             "tests/testlib.sh tests/turn.sh tests/unit/command/test_probe.c").split()
+             "tests/testlib.sh tests/unit/command/test_probe.c").split()
 
 lists = {}
 

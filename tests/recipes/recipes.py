@@ -6,8 +6,6 @@ passes, and without any one of them a lint, the compiler or a test names what is
 recipes.py TOP          what can be seen without building
 recipes.py TOP --build  the whole: builds the examples, runs their tests (make check-recipes)
 
-With TEST_LONG=turn, --build leaves out half of the steps each day, one at a time.
-
 The steps of an example are in the order of the recipe.  When HACKING.md gets another recipe, add its example here."""
 import os
 import pathlib
@@ -16,8 +14,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-import zlib
 
 top = pathlib.Path(sys.argv[1]).resolve()
 building = "--build" in sys.argv
@@ -769,12 +765,6 @@ def check_left_out(tree):
             tree.restore()
 
 
-def is_turn(recipe, step):
-    """As in tests/turn.sh, what takes minutes is shared out, here between two days."""
-    return (os.environ.get("TEST_LONG") != "turn"
-            or (zlib.crc32(f"{recipe} {step.title}".encode()) + int(time.time()) // 86400) % 2 == 0)
-
-
 def check_build(tree, build):
     """All examples at once: they are built, every lint passes, and their tests do; then the steps that only this shows."""
     make = ["make", "-s", f"-j{os.cpu_count()}"]
@@ -808,7 +798,7 @@ def check_build(tree, build):
     done = dict(tree.edited)
     for recipe, parts in RECIPES.items():
         for step in all_steps(recipe):
-            if not step.lint or step.lint.split()[0] in BY_READING or (len(parts) > 1 and step in parts[0]) or not is_turn(recipe, step):
+            if not step.lint or step.lint.split()[0] in BY_READING or (len(parts) > 1 and step in parts[0]):
                 continue
             tree.restore()
             if "regen" in step.edits:
