@@ -21,24 +21,18 @@ test_expect_success 'each part has a day, and is one that .ci/run or .ci/days as
     for day in $days; do
         on_day $day "for part in \$(sort \"$PWD/parts\"); do ! has_day \$part || echo \$part; done" >"parts.$day" || return 1
     done && sort -u parts.* | diff - parts'
-test_expect_success 'each test runs on one of the days, and lints without long forms on each' '
-    for day in $days; do on_day $day "of_today \"\$@\"" >out && sort out >"day.$day" || return 1; done &&
-    sort -u day.* | diff - "$scratch/all" &&
-    (cd "$srcdir" && grep -L "[i]s_long" $(grep "^tests/lint/" "$scratch/all")) >out && sort out >lints && test -s lints &&
-    for day in $days; do comm -23 lints "day.$day" >missing && test ! -s missing || return 1; done'
-test_expect_success 'other scripts run once, and no day has more than 60 % of them' '
-    grep "\.sh$" "$scratch/all" | comm -23 - lints >slow && test -s slow &&
-    sort day.* | uniq -c | sed -n "s/^ *1 \(.*\.sh\)$/\1/p" | diff - slow &&
-    for day in $days; do
-        comm -12 slow "day.$day" >some && test $(($(wc -l <some) * 10)) -le $(($(wc -l <slow) * 6)) || return 1
-    done'
-test_expect_success 'on a day without these tests, the address sanitizer has them' '
-    for day in $days; do on_day $day "has_day tests || has_day asan" || return 1; done'
+test_expect_success 'each test with a long form runs in it once, and no day has more than 60 % of them' '
+    for day in $days; do on_day $day "long_of_today \"\$@\"" >out && sort out >"day.$day" || return 1; done &&
+    (cd "$srcdir" && for test in $(cat "$scratch/all"); do
+        test -e "$test" || test=$test.c
+        ! grep -qE "[i]s_long|TEST_LON[G]" "$test" || echo "${test%.c}"
+    done) >long && test $(wc -l <long) -gt 50 && sort day.* | diff - long &&
+    for day in $days; do test $(($(wc -l <"day.$day") * 10)) -le $(($(wc -l <long) * 6)) || return 1; done'
 test_expect_success 'each bare machine has its turn within six days' '
     for day in $days 20788 20789 20790; do on_day $day "! has_day bare || bare_turn 4" || return 1; done >turns &&
     sort -u turns >each && printf "%d\n" 0 1 2 3 | diff each -'
 test_expect_success 'CI_ALL=yes: everything, on any day' '
-    CI_ALL=yes && export CI_ALL && on_day 0 "of_today \"\$@\"" >out && diff out "$scratch/all" &&
+    CI_ALL=yes && export CI_ALL && on_day 0 "long_of_today \"\$@\"" >out && sort out | diff - long &&
     on_day 0 "for part in \"\${!ci_parts[@]}\"; do has_day \$part; done"'
 test_expect_success 'a part that is not there is an error' '
     test_exit 1 on_day 0 "has_day none || :" 2>err && grep "no part is called .none." err'
