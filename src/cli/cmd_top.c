@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* accelerate top: what running jobs do, on a terminal again and again, elsewhere once.  The screen is drawn with the
- * few escapes that every terminal of today knows, as the menus of `config` are. */
+/* accelerate top: what running jobs do, on a terminal again and again, elsewhere once. */
 #include <config.h>
 
 #include "cli/command.h"
 #include "cli/print.h"
 #include "cli/watch/dump.h"
+#include "cli/watch/screen.h"
 #include "cli/watch/watched.h"
 #include "config/load.h"
 #include "config/text/json_text.h"
@@ -17,13 +17,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
-#include <termios.h>
 #include <unistd.h>
 
 enum {
     SAMPLE_MS = 1000, /* between two samples, and so between two pictures */
     LOOK_MS = 50,     /* between two looks at who waits for whom */
-    ESCAPE_MS = 50,   /* the rest of a key's escape comes at once; a lone Esc has none */
     NO_LIMIT = 1 << 20, /* columns of a file */
 };
 
@@ -32,10 +30,8 @@ struct top {
     struct watched_filter filter;
     struct view view;
     struct dump dump;      /* what SCREEN_STACKS shows */
-    struct termios before;
     sigset_t mask;         /* as it was given to us */
     int signals;           /* a signalfd */
-    struct strlist drawn;  /* lines on the screen */
     int ended_by;          /* a signal; 0: none */
 };
 
@@ -65,16 +61,6 @@ shows_utf8 (void)
     return false;
 }
 
-static void
-measure (struct top *top)
-{
-    struct winsize size = { 0 };
-    ioctl (STDOUT_FILENO, TIOCGWINSZ, &size);
-    top->view.columns = size.ws_col ? size.ws_col : 80;
-    top->view.lines = size.ws_row ? size.ws_row : 24;
-    strlist_release (&top->drawn); /* what is on the screen is unknown now */
-}
-
 /* ---- once ---- */
 
 static bool
@@ -87,8 +73,11 @@ can_draw (void)
 static int
 print_once (struct top *top, bool json, struct fail *fail)
 {
+    static const char *const styles[] = {
+        [VIEW_TITLE] = "7", [VIEW_STRONG] = "1", [VIEW_FAINT] = "2", [VIEW_PLAIN] = "",
+    };
     AUTO_STRBUF struct strbuf out = { 0 };
-    AUTO_STRLIST struct strlist lines = { 0 };
+    AUTO_VIEW_LINES struct view_lines lines = { 0 };
     if (json) {
         json_t *jobs = json_array ();
         for (size_t i = 0; i < top->list.count; i++)
@@ -97,15 +86,15 @@ print_once (struct top *top, bool json, struct fail *fail)
                                   watched_gpus_json (&top->list.gpus), "other_releases", top->list.foreign);
         return json_add (&out, root, JSON_INDENT (2)) ? fail_nomem (fail) : print_text (&out, fail);
     }
-    top->view.is_plain = !can_draw ();
-    if (isatty (STDOUT_FILENO))
-        measure (top);
-    else
-        top->view.columns = NO_LIMIT;
-    top->view.lines = 0;
+    bool is_styled = can_draw ();
+    struct winsize size = { 0 };
+    ioctl (STDOUT_FILENO, TIOCGWINSZ, &size);
+    top->view.columns = size.ws_col ? size.ws_col : isatty (STDOUT_FILENO) ? 80 : NO_LIMIT;
     view_show (&top->view, &top->list, &lines);
-    for (size_t i = 0; i < lines.count; i++)
-        strbuf_printf (&out, "%s\n", lines.items[i]);
+    for (size_t i = 0; i < lines.count; i++) {
+        const char *style = is_styled ? styles[lines.items[i].style] : "";
+        strbuf_printf (&out, *style ? "\033[%sm%s\033[0m\n" : "%s%s\n", style, lines.items[i].text);
+    }
     out.failed |= lines.failed;
     return print_text (&out, fail);
 }
@@ -126,71 +115,15 @@ run_once (struct top *top, bool json, struct fail *fail)
 
 /* ---- the terminal ---- */
 
-static void
-enter (struct top *top)
-{
-    struct termios raw = top->before;
-    raw.c_lflag &= ~(tcflag_t) (ICANON | ECHO);
-    raw.c_cc[VMIN] = 0;
-    raw.c_cc[VTIME] = 0;
-    tcsetattr (STDIN_FILENO, TCSADRAIN, &raw);
-    fputs ("\033[?1049h\033[?25l\033[?7l\033[2J", stdout); /* another screen, no cursor, no wrapped lines */
-    measure (top);
-}
-
-static void
-leave (const struct top *top)
-{
-    fputs ("\033[?7h\033[?25h\033[?1049l", stdout);
-    fflush (stdout);
-    tcsetattr (STDIN_FILENO, TCSADRAIN, &top->before);
-}
-
-/* Only lines that have changed.  @return -1 with @fail: there is no memory, or no terminal any more */
 static int
 draw (struct top *top, struct fail *fail)
 {
-    AUTO_STRLIST struct strlist lines = { 0 };
+    AUTO_VIEW_LINES struct view_lines lines = { 0 };
     view_show (&top->view, &top->list, &lines);
     if (lines.failed)
         return fail_nomem (fail);
-    for (size_t i = 0; i < lines.count; i++)
-        if (i >= top->drawn.count || strcmp (lines.items[i], top->drawn.items[i]))
-            printf ("\033[%zu;1H%s\033[K", i + 1, lines.items[i]);
-    if (fflush (stdout))
-        return fail_set (fail, FAIL_GENERAL, "cannot write to the terminal: %s", strerror (errno));
-    strlist_release (&top->drawn);
-    top->drawn = lines;
-    lines = (struct strlist){ 0 };
+    screen_draw (&lines);
     return 0;
-}
-
-/* @return the next byte that was typed, -1 if there is none in time */
-static int
-read_byte (int wait_ms)
-{
-    unsigned char byte;
-    struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
-    return poll (&input, 1, wait_ms) == 1 && read (STDIN_FILENO, &byte, 1) == 1 ? byte : -1;
-}
-
-/* ESC [ A and ESC O A are both the arrow up; ESC [ 5 ~ is Page Up. */
-static int
-read_key (void)
-{
-    int key = read_byte (0), number = 0;
-    if (key != 033)
-        return key;
-    key = read_byte (ESCAPE_MS);
-    if (key != '[' && key != 'O')
-        return KEY_ESCAPE;
-    while ((key = read_byte (ESCAPE_MS)) >= 0 && strchr ("0123456789;", key))
-        number = key == ';' ? number : (number * 10 + key - '0') % 1000;
-    return key == 'A'                    ? KEY_UP
-           : key == 'B'                  ? KEY_DOWN
-           : key == '~' && number == 5   ? KEY_PAGE_UP
-           : key == '~' && number == 6   ? KEY_PAGE_DOWN
-                                         : 0;
 }
 
 static void
@@ -247,7 +180,7 @@ act (struct top *top, enum view_action action, uint64_t inode)
 static bool
 take_keys (struct top *top)
 {
-    for (int key; (key = read_key ()) >= 0;)
+    for (int key; (key = screen_key ()) >= 0;)
         switch (view_key (&top->view, key, &top->list)) {
         case VIEW_QUITS: return false;
         case VIEW_STAYS: break;
@@ -258,47 +191,39 @@ take_keys (struct top *top)
     return true;
 }
 
-/* As the shell expects it: the terminal as it was while we are stopped. */
-static void
-suspend (struct top *top)
-{
-    leave (top);
-    raise (SIGSTOP);
-    tcgetattr (STDIN_FILENO, &top->before);
-    enter (top);
-}
-
-/* @return false to quit */
-static bool
-take_signals (struct top *top)
+/* @return 0 to quit, -1 with @fail */
+static int
+take_signals (struct top *top, struct fail *fail)
 {
     struct signalfd_siginfo info;
-    while (read (top->signals, &info, sizeof info) == (ssize_t) sizeof info)
+    int status = 1;
+    while (status > 0 && read (top->signals, &info, sizeof info) == (ssize_t) sizeof info)
         if (info.ssi_signo == SIGWINCH)
-            measure (top);
+            status = screen_measure (&top->view, fail) ? -1 : 1;
         else if (info.ssi_signo == SIGTSTP)
-            suspend (top);
+            status = screen_suspend (&top->view, fail) ? -1 : 1;
         else {
             top->ended_by = (int) info.ssi_signo;
-            return false;
+            status = 0;
         }
-    return true;
+    return status;
 }
 
-/* Until the next sample is due, or something has changed.  @return false to quit */
-static bool
-pause_until (struct top *top, int64_t due_ms)
+/* Until the next sample is due, or something has changed.  @return 0 to quit, -1 with @fail */
+static int
+pause_until (struct top *top, int64_t due_ms, struct fail *fail)
 {
     struct pollfd events[] = { { .fd = STDIN_FILENO, .events = POLLIN }, { .fd = top->signals, .events = POLLIN },
                                { .fd = dump_fd (&top->dump), .events = POLLIN } };
     for (int64_t left; (left = due_ms - clock_ms ()) > 0;) {
         if (poll (events, 3, left < LOOK_MS ? (int) left : LOOK_MS) > 0) {
             bool is_gone = events[0].revents & (POLLHUP | POLLERR | POLLNVAL);
-            return !is_gone && (!events[1].revents || take_signals (top)) && (!events[0].revents || take_keys (top));
+            int status = is_gone ? 0 : events[1].revents ? take_signals (top, fail) : 1;
+            return status > 0 && events[0].revents ? take_keys (top) : status;
         }
         watched_look (&top->list);
     }
-    return true;
+    return 1;
 }
 
 static int
@@ -306,6 +231,7 @@ serve (struct top *top, struct fail *fail)
 {
     int64_t due_ms = clock_ms ();
     bool had_job = false;
+    int status;
     do {
         if (clock_ms () >= due_ms) {
             due_ms = clock_ms () + SAMPLE_MS;
@@ -318,13 +244,25 @@ serve (struct top *top, struct fail *fail)
         dump_turn (&top->dump);
         if (draw (top, fail))
             return -1;
-    } while (pause_until (top, due_ms));
-    return 0;
+        status = pause_until (top, due_ms, fail);
+    } while (status > 0);
+    return status;
 }
 
-static int
-run_on_terminal (struct top *top, struct fail *fail)
+static void
+close_terminal (struct top *top)
 {
+    screen_close ();
+    if (top->signals >= 0)
+        close (top->signals);
+    sigprocmask (SIG_SETMASK, &top->mask, NULL);
+}
+
+/* @return whether it can be drawn on; signals are blocked then */
+static bool
+open_terminal (struct top *top)
+{
+    struct fail fail;
     sigset_t wanted;
     static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH };
     sigemptyset (&wanted);
@@ -332,14 +270,21 @@ run_on_terminal (struct top *top, struct fail *fail)
         sigaddset (&wanted, numbers[i]);
     sigprocmask (SIG_BLOCK, &wanted, &top->mask);
     top->signals = signalfd (-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (top->signals < 0 || tcgetattr (STDIN_FILENO, &top->before))
-        return fail_set (fail, FAIL_GENERAL, "cannot use the terminal: %s", strerror (errno));
+    if (top->signals < 0)
+        fail_set (&fail, FAIL_GENERAL, "cannot use the terminal: %s", strerror (errno));
+    if (top->signals >= 0 && !screen_open (&top->view, &fail))
+        return true;
+    close_terminal (top);
+    print_note ("this is what one second showed, because ", fail.text, "");
+    return false;
+}
+
+static int
+run_on_terminal (struct top *top, struct fail *fail)
+{
     watched_gpus_start ();
-    enter (top);
     int status = serve (top, fail);
-    leave (top);
-    close (top->signals);
-    sigprocmask (SIG_SETMASK, &top->mask, NULL);
+    close_terminal (top);
     if (top->ended_by) {
         signal (top->ended_by, SIG_DFL);
         raise (top->ended_by);
@@ -357,12 +302,12 @@ cmd_top (int argc, char **argv, struct fail *fail)
     int status = config_load_command (&config, COMMAND_TOP, argc, argv, 1, fail);
     if (!status)
         status = choose (&top, config.words.count ? config.words.items[0] : NULL, fail);
-    if (!status && (config.settings.once || config.settings.json || !can_draw ()))
-        status = run_once (&top, config.settings.json, fail);
-    else if (!status)
+    bool is_once = config.settings.once || config.settings.json || !can_draw ();
+    if (!status && !is_once && open_terminal (&top))
         status = run_on_terminal (&top, fail);
+    else if (!status)
+        status = run_once (&top, config.settings.json, fail);
     watched_release (&top.list);
-    strlist_release (&top.drawn);
     dump_release (&top.dump);
     return status;
 }

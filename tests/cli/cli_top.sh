@@ -17,14 +17,14 @@ end () {
 has_memory () {
     "$accelerate" top --json "$launcher" >json && grep "\"memory_step\": [1-9]" json
 }
-# on_terminal ARGUMENTS...: leaves the screen in `screen`, escapes included, and exits as the command does
-on_terminal () {
-    TERM=xterm python3 "$srcdir/tests/cli/on_terminal.py" "$@" >screen
+term=xterm
+# on_screen ARGUMENTS...: on a terminal of type $term; leaves what is left on the terminal in `left`, and exits as the command does
+on_screen () {
+    TERM=$term python3 "$srcdir/tests/cli/on_screen.py" "$@" >left
 }
-escape=$(printf '\033')
-# The terminal's own screen, cursor and wrapping are back, and nothing is drawn after that.
+# The terminal's own screen, cursor, keys and modes are back, and nothing is drawn after that.
 is_restored () {
-    tr -d '\n\r' <screen | grep "$escape\[?7h$escape\[?25h$escape\[?1049l\(the job has ended\)\?\$" >restored
+    cat left && sed -n 1p left | grep -x "left: nothing" && ! sed 1d left | grep -v "^the job has ended$"
 }
 
 test_expect_success 'a job with a slow rank begins' 'begin --num_processes 3 "$watched" ms=10 slow=2 log=100 && await out'
@@ -70,37 +70,58 @@ test_expect_success 'a script around the program: what both use' '
 test_expect_success 'another job begins' 'begin --num_processes 2 "$watched" ms=10 log=5 && await out'
 launcher=$(sed -n '$p' launchers)
 terminal_test 'keys: help, one rank, sorting, quitting; a terminal that grows' '
-    on_terminal --type h "DOING" --type "\\x1b" "these keys" --type "\\r" "Enter: rank.*s: sort.*Enter: rank" --type "\\r" "rank 0, process" \
-        --type s "Esc: back.*Enter: rank" --type j "by step" --resize 120 "by step" --type q " PID " "$accelerate" top $launcher &&
-    is_restored && grep -a "sort by the next column" screen && grep -a "loss  *1 " screen'
-terminal_test 'no line is wider than the terminal' '
-    on_terminal --type q "DOING" "$accelerate" top $launcher && tr -d "\r" <screen | sed "s/$escape\[[0-9;]*H/\n/g; s/$escape\[[?0-9;]*[A-Za-z]//g" >lines &&
-    cat lines && grep "^ *>* *0 " lines && awk "length (\$0) > 80 { exit 1 }" lines'
+    on_screen --type h "DOING" --type "\\x1b" "sort by the next column" --type "\\r" "Enter: rank" --save rank "rank 0, process(.|\\n)*Esc: back" --type "\\r" "rank 0, process" \
+        --type s "Enter: rank" --type j "by step" --type "\\x1b[B" "(?m)^> +1" --type "\\x1bOA" "(?m)^> +[01]" --resize 120x24 "by step" \
+        --type q " PID (.|\\n)*\\n.{90}" "$accelerate" top $launcher &&
+    is_restored && cat rank && grep "^loss  *1 " rank'
+terminal_test 'no line is wider than the terminal, which shrinks to 40 by 10 and grows again' '
+    on_screen --save wide "(?m)h: help  q: quit$" --resize 40x10 "DOING" --save small "(?m)^Enter: rank  s: sort  d: stacks  c: chec$" \
+        --resize 80x24 "c: chec$" --save again "(?m)h: help  q: quit$" --type q "q: quit$" "$accelerate" top $launcher && is_restored &&
+    cat wide small again && grep "^>  *0 " wide && test "$(wc -l <wide)" -eq 24 && awk "length (\$0) > 40 { exit 1 }" small &&
+    grep "^>  *0 " small && test "$(wc -l <small)" -eq 10 && grep "^>  *0 " again && test "$(wc -l <again)" -eq 24'
+terminal_test 'the course of values in UTF-8' '
+    LC_ALL=C.UTF-8 on_screen --type q "lr.x1b.31m 0\\.[0-9]* [▁▂▃▄▅▆▇█]{2}" "$accelerate" top $launcher && is_restored'
+draws_on () {
+    term=$1
+    on_screen --type h "DOING" --type h "sort by the next column" --type q "DOING" "$accelerate" top $launcher &&
+    cat left && sed -n 1p left | grep -x "left: nothing"
+}
+terminal_test 'other types of terminals' '
+    draws_on xterm-256color && draws_on screen && draws_on linux && draws_on vt100'
+term=xterm
+terminal_test 'stopped with the terminal as it was, and continued' '
+    on_screen --suspend stopped DOING --type h DOING --type q "sort by the next column" "$accelerate" top $launcher && is_restored &&
+    cat stopped && test "$(cat stopped)" = "left: nothing"'
+terminal_test 'a terminal that ncurses does not know: once, with the reason' '
+    TERM=no-such-terminal python3 "$srcdir/tests/cli/on_screen.py" "$accelerate" top $launcher >left && cat left && sed -n 1p left | grep -x "left: nothing" && grep DOING left &&
+    tr -d "\n" <left | grep "because ncurses cannot draw on a terminal of type .no-such-terminal.: set TERM"'
+terminal_test 'without ncurses: once, with the reason' '
+    mkdir -p none && echo "not a library" >none/libncursesw.so.6 && cp none/libncursesw.so.6 none/libncurses.so.6 &&
+    LD_LIBRARY_PATH=$PWD/none${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} on_screen "$accelerate" top $launcher && cat left &&
+    sed -n 1p left | grep -x "left: nothing" && grep DOING left && grep "accelerate: note: .*because " left'
 # Row 2 of the screen is the first line of the stacks: of rank 1 only where it alone was asked.
-again="(.|\\n)*"
 if has_libdw; then
 terminal_test 'stacks of a job, then of one rank; a program that cannot be asked for a checkpoint' '
-    on_terminal --type d DOING --type j "rank${again}main .watched.c:" --type n "main .watched.c:" --type j "any other key${again}Enter: rank" \
-        --type "\\r" "any other key${again}Enter: rank" --type d "Esc: back" --type n "Esc: back${again}main .watched.c:" \
-        --type c "any other key${again}any other key${again}Esc: back" \
+    on_screen --type d DOING --save all "main .watched.c:" --type j "main .watched.c:" --type n "any other key" --type j "Enter: rank" \
+        --type "\\r" "(?m)^> +1" --type d "Esc: back" --save one "main .watched.c:" --type n "main .watched.c:" --type c "Esc: back" \
         --type q "No checkpoint: its program has not called accel_should_save" "$accelerate" top $launcher &&
-    is_restored && grep -a "$escape\[2;1Hranks* 0" screen && grep -a "$escape\[2;1Hrank 1: " screen'
+    is_restored && cat all one && sed -n 2p all | grep "^ranks* 0" && sed -n 2p one | grep "^rank 1: "'
 else
     test_skip 'stacks of a job, then of one rank; a program that cannot be asked for a checkpoint' 'needs libdw.so.1 (libdw-dev)'
 fi
 terminal_test 'signals: the terminal is left as it was' '
-    test_exit 130 on_terminal --type "\\x03" DOING "$accelerate" top $launcher && is_restored'
+    test_exit 130 on_screen --type "\\x03" DOING "$accelerate" top $launcher && is_restored'
 terminal_test 'stopping a job: no, then yes; then top ends, too' '
-    on_terminal --type x DOING --type n "y: yes" --type x "y: yes.*Enter: rank" --type y "y: yes.*Enter: rank.*y: yes" "$accelerate" top $launcher &&
-    is_restored && grep -a "the job has ended" screen && { wait $launcher || :; }'
+    on_screen --type x DOING --type n "y: yes" --type x "Enter: rank" --type y "y: yes" "$accelerate" top $launcher &&
+    is_restored && grep "the job has ended" left && { wait $launcher || :; }'
 test_expect_success 'a job with checkpoints in memory only' '
     begin --num_processes 2 --max_restarts 1 --memory_checkpoint_every 2 "$builddir/examples/resume" --step_ms 30 --every 1000000 &&
     wait_for has_memory && cat json && grep "\"saved_step\": null" json && "$accelerate" top $launcher >once && cat once &&
     grep "steps/s  in memory [1-9]" once'
 launcher=$(sed -n '$p' launchers)
 terminal_test 'a checkpoint is asked for, then saved' '
-    on_terminal --type c DOING --type q "checkpoint asked${again}saved step [1-9]" "$accelerate" top $launcher && is_restored &&
-    saved=$(sed -n "s/.*saved step \([0-9]*\).*/\1/p" screen | tail -n 1) && "$accelerate" top --json $launcher >json && cat json &&
+    on_screen --type c DOING --save saved "saved step [1-9]" --type q "saved step [1-9]" "$accelerate" top $launcher && is_restored &&
+    saved=$(sed -n "s/.*saved step \([0-9]*\).*/\1/p" saved) && "$accelerate" top --json $launcher >json && cat json &&
     grep "\"saved_step\": $saved,\?$" json && "$accelerate" checkpoint $launcher >out && cat out &&
     grep "checkpoint_1$" out && end'
 test_expect_success 'no terminal, or one without a cursor: once' '

@@ -22,8 +22,8 @@ DEADLINE = 120
 SIGNAL_KEYS = (b"\x03", b"\x1c")
 
 
-def resize(fd, columns):
-    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+def resize(fd, columns, lines=24):
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
 
 def await_reader(name):
@@ -34,13 +34,18 @@ def await_reader(name):
     os.close(slave)
 
 
-def act(controller, name, verb, argument):
-    if verb == "--resize":
-        return resize(controller, int(argument))
-    keys = argument.encode().decode("unicode_escape").encode()
+def type_keys(controller, name, text):
+    keys = text.encode().decode("unicode_escape").encode()
     if keys[:1] in SIGNAL_KEYS:
         await_reader(name)
     os.write(controller, keys)
+
+
+def act(controller, name, verb, argument):
+    if verb == "--resize":
+        resize(controller, int(argument))
+    else:
+        type_keys(controller, name, argument)
 
 
 def start(command, errors):
@@ -100,4 +105,5 @@ def main():
     sys.exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -27,8 +27,8 @@ test_expect_success 'a rank that uses the second GPU' '
 test_expect_success 'as JSON' '
     top --json && cat out && sed -n "/\"rank\": 0/,/\"values\"/p" out >rank && grep "\"gpu\": 1," rank && grep "\"use_percent\": 97" out && grep "\"temperature\": 64" out && grep "\"use_percent\": null" out'
 terminal_test 'the screen of one rank has the GPUs, too' '
-    LD_LIBRARY_PATH=$scratch/new TERM=xterm python3 "$srcdir/tests/cli/on_terminal.py" --type "\\r" "GPU 1 97%" \
-        --resize 120 "rank 0, process" --type q "rank 0, process(.|\\n)*GPU 1 97%(.|\\n)*rank 0, process" "$accelerate" top "$(cat launcher)" >screen'
+    LD_LIBRARY_PATH=$scratch/new TERM=xterm python3 "$srcdir/tests/cli/on_screen.py" --type "\\r" "GPU 1 97%" \
+        --type q "GPU 1 97%(.|\\n)*rank 0, process" "$accelerate" top "$(cat launcher)" >left'
 test_expect_success 'a script around the program that uses the GPU' '
     cp gpus before && { "$accelerate" launch --quiet --cpu --num_processes 1 sh -c "sh -c \"echo \\\$\\\$ >inner; sleep 1000\"; :" &
         echo $! >other; } && await inner &&

@@ -107,12 +107,12 @@ static void
 scroll (struct view *view, int key, int page)
 {
     switch (key) {
-    case KEY_UP:
+    case VIEW_KEY_UP:
     case 'k': view->first--; break;
-    case KEY_DOWN:
+    case VIEW_KEY_DOWN:
     case 'j': view->first++; break;
-    case KEY_PAGE_UP: view->first -= page; break;
-    case KEY_PAGE_DOWN: view->first += page; break;
+    case VIEW_KEY_PAGE_UP: view->first -= page; break;
+    case VIEW_KEY_PAGE_DOWN: view->first += page; break;
     default: view->screen = view->before;
     }
 }
@@ -131,7 +131,7 @@ view_key (struct view *view, int key, const struct watched_list *list)
     switch (key) {
     case 'q':
     case 'Q': return VIEW_QUITS;
-    case KEY_ESCAPE: view->screen = SCREEN_LIST; break;
+    case VIEW_KEY_ESCAPE: view->screen = SCREEN_LIST; break;
     case 'h':
     case '?': view->screen = view->screen == SCREEN_HELP ? SCREEN_LIST : SCREEN_HELP; break;
     case '\r':
@@ -145,12 +145,12 @@ view_key (struct view *view, int key, const struct watched_list *list)
         view->before = view->screen == SCREEN_RANK ? SCREEN_RANK : SCREEN_LIST;
         return move (view, 0, list) ? VIEW_DUMPS : VIEW_STAYS;
     case 'x': view->asked = move (view, 0, list); break;
-    case KEY_UP:
+    case VIEW_KEY_UP:
     case 'k': move (view, -1, list); break;
-    case KEY_DOWN:
+    case VIEW_KEY_DOWN:
     case 'j': move (view, 1, list); break;
-    case KEY_PAGE_UP: move (view, -page, list); break;
-    case KEY_PAGE_DOWN: move (view, page, list); break;
+    case VIEW_KEY_PAGE_UP: move (view, -page, list); break;
+    case VIEW_KEY_PAGE_DOWN: move (view, page, list); break;
     default: break;
     }
     return VIEW_STAYS;

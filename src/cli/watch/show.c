@@ -19,10 +19,6 @@ enum {
     MARGIN = 2,      /* lines above and below the list: title and footer */
 };
 
-#define TITLE "7"  /* reverse */
-#define STRONG "1" /* bold */
-#define FAINT "2"
-
 static const char *const sort_names[SORTS] = { "rank", "step", "pace", "waiting", "awaited", "CPU", "memory" };
 
 /* ---- numbers ---- */
@@ -86,25 +82,46 @@ struct page {
     const struct view *view;
     const struct watched_gpus *gpus;
     bool has_gpus; /* of the job that is shown: it has the column */
-    struct strlist *lines;
+    struct view_lines *lines;
 };
+
+void
+view_lines_release (struct view_lines *lines)
+{
+    for (size_t i = 0; i < lines->count; i++)
+        free (lines->items[i].text);
+    free (lines->items);
+    *lines = (struct view_lines){ 0 };
+}
+
+/* @param text  is freed with the list, NULL: there was no memory for it */
+static void
+take_line (struct view_lines *lines, enum view_style style, char *text)
+{
+    struct view_line *items = text ? realloc (lines->items, (lines->count + 1) * sizeof *items) : NULL;
+    if (items) {
+        lines->items = items;
+        items[lines->count++] = (struct view_line){ style, text };
+        return;
+    }
+    free (text);
+    lines->failed = true;
+}
 
 /* Cut @text to the width of the screen; characters that a terminal would obey have been replaced. */
 static void
-add_line (struct page *page, const char *style, const struct strbuf *text)
+add_line (struct page *page, enum view_style style, const struct strbuf *text)
 {
     const char *at = text->text ? text->text : "";
     const char *begin = at;
     for (int column = 0; *at && column < page->view->columns; column++)
         utf8_next (&at);
-    bool is_styled = style && !page->view->is_plain;
-    strlist_printf (page->lines, "%s%s%s%.*s%s", is_styled ? "\033[" : "", is_styled ? style : "", is_styled ? "m" : "",
-                    (int) (at - begin), begin, is_styled ? "\033[0m" : "");
+    take_line (page->lines, style, strndup (begin, (size_t) (at - begin)));
     page->lines->failed |= text->failed;
 }
 
 __attribute__ ((format (printf, 3, 4))) static void
-add_text (struct page *page, const char *style, const char *format, ...)
+add_text (struct page *page, enum view_style style, const char *format, ...)
 {
     char text[512];
     AUTO_STRBUF struct strbuf line = { 0 };
@@ -159,7 +176,7 @@ add_gpus (struct page *page, const struct watched_gpus *gpus)
         add_gpu (&line, i, load->use, load->temperature, load->memory_used, load->memory);
     }
     if (line.text)
-        add_line (page, NULL, &line);
+        add_line (page, VIEW_PLAIN, &line);
 }
 
 /* Those that ranks on other hosts use: a line for each host, whose ranks follow each other. */
@@ -180,7 +197,7 @@ add_gpus_of_hosts (struct page *page, const struct sample *sample)
             add_gpu (&line, rank->gpu.number - 1, rank->gpu.use, rank->gpu.temperature, rank->gpu.memory_used,
                      rank->gpu.memory_used);
         if (line.length && (i + 1 == sample->count || strcmp (sample->ranks[i + 1].host, rank->host) != 0)) {
-            add_line (page, NULL, &line);
+            add_line (page, VIEW_PLAIN, &line);
             strbuf_truncate (&line, 0);
         }
     }
@@ -196,7 +213,7 @@ add_job (struct page *page, const struct watched *watched)
     printable_add (&name, job->id);
     strbuf_add (&name, "  ");
     printable_add (&name, job->program);
-    add_line (page, STRONG, &name);
+    add_line (page, VIEW_STRONG, &name);
     strbuf_printf (&facts, "  %d of %d ranks", alive, job->rank_count);
     if (leader >= 0) {
         strbuf_printf (&facts, "  step %llu  ", (unsigned long long) watched->sample.ranks[leader].step);
@@ -219,10 +236,10 @@ add_job (struct page *page, const struct watched *watched)
         strbuf_printf (&facts, "  %d host%s", job->hosts, job->hosts > 1 ? "s" : "");
     if (job->world_size > job->rank_count)
         strbuf_printf (&facts, "  (of %d ranks on all hosts, those of this one)", job->world_size);
-    add_line (page, NULL, &facts);
+    add_line (page, VIEW_PLAIN, &facts);
     add_values (&values, page, watched);
     if (values.text)
-        add_line (page, NULL, &values);
+        add_line (page, VIEW_PLAIN, &values);
     add_gpus_of_hosts (page, &watched->sample);
 }
 
@@ -245,7 +262,7 @@ add_heading (struct page *page, const struct watched *watched)
     strbuf_printf (&line, " %4s%s %-9s %8s %7s %5s %5s %5s%s%s%s  %s", "RANK", is_wide ? "     PID" : "", "STATE",
                    "STEP", "STEP/S", "COMM", "LATE", "CPU", is_wide ? "       MEM" : "",
                    page->has_gpus ? " GPU" : "", job->hosts ? "  HOST      " : "", "DOING");
-    add_line (page, FAINT, &line);
+    add_line (page, VIEW_FAINT, &line);
 }
 
 static void
@@ -301,7 +318,7 @@ add_rank (struct page *page, const struct watched *watched, int i, bool is_chose
         add_host (&line, rank->host);
     strbuf_add (&line, "  ");
     add_doing (&line, watched, i);
-    add_line (page, is_chosen && page->view->lines ? TITLE : NULL, &line);
+    add_line (page, is_chosen && page->view->lines ? VIEW_TITLE : VIEW_PLAIN, &line);
 }
 
 /* @return the line of the chosen row */
@@ -314,7 +331,7 @@ add_list (struct page *page, const struct view_row *rows, int count)
             add_gpus (page, page->gpus);
         if (row == 0 || rows[row].watched != rows[row - 1].watched) {
             if (row)
-                add_text (page, NULL, "%s", "");
+                add_text (page, VIEW_PLAIN, "%s", "");
             add_job (page, rows[row].watched);
             add_heading (page, rows[row].watched);
         }
@@ -336,10 +353,10 @@ add_one (struct page *page, const struct view_row *row)
     add_job (page, watched);
     add_heading (page, watched);
     add_rank (page, watched, row->i, false);
-    add_text (page, NULL, "%s", "");
+    add_text (page, VIEW_PLAIN, "%s", "");
     strbuf_printf (&doing, "rank %d, process %d: ", rank->rank, (int) rank->pid);
     add_doing (&doing, watched, row->i);
-    add_line (page, NULL, &doing);
+    add_line (page, VIEW_PLAIN, &doing);
     for (uint32_t j = 0; j < rank->value_count; j++) {
         AUTO_STRBUF struct strbuf line = { 0 };
         printable_add (&line, rank->values[j].name);
@@ -348,10 +365,10 @@ add_one (struct page *page, const struct view_row *row)
         strbuf_printf (&line, " %-12.6g ", rank->values[j].value);
         add_sparkline (&line, numbers, history_values (&watched->history, row->i, j, numbers, SPARK_RANK),
                        page->view->is_ascii);
-        add_line (page, NULL, &line);
+        add_line (page, VIEW_PLAIN, &line);
     }
     if (!rank->value_count)
-        add_text (page, NULL, "The program has logged no values (accel_log).");
+        add_text (page, VIEW_PLAIN, "The program has logged no values (accel_log).");
 }
 
 static void
@@ -374,7 +391,7 @@ add_help (struct page *page)
         "CPU    processors in use: 100% is one",
     };
     for (size_t i = 0; i < sizeof help / sizeof *help; i++)
-        add_text (page, NULL, "%s", help[i]);
+        add_text (page, VIEW_PLAIN, "%s", help[i]);
 }
 
 static void
@@ -383,7 +400,7 @@ add_stacks (struct page *page)
     for (size_t i = 0; i < page->view->stacks->count; i++) {
         AUTO_STRBUF struct strbuf line = { 0 };
         strbuf_add (&line, page->view->stacks->items[i]);
-        add_line (page, NULL, &line);
+        add_line (page, VIEW_PLAIN, &line);
     }
 }
 
@@ -400,7 +417,7 @@ add_title (struct page *page, const struct watched_list *list)
                    list->count == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s", sort_names[page->view->sort]);
     while (!line.failed && line.length < (size_t) page->view->columns)
         strbuf_add_char (&line, ' ');
-    add_line (page, TITLE, &line);
+    add_line (page, VIEW_TITLE, &line);
 }
 
 static void
@@ -408,14 +425,14 @@ add_footer (struct page *page, const struct watched_list *list)
 {
     const struct watched *asked = page->view->asked ? watched_find (list, page->view->asked) : NULL;
     if (asked)
-        add_text (page, STRONG, "Stop job %s (%d ranks)? y: yes, any other key: no", asked->job.id,
+        add_text (page, VIEW_STRONG, "Stop job %s (%d ranks)? y: yes, any other key: no", asked->job.id,
                   asked->job.rank_count);
     else if (page->view->asked)
-        add_text (page, STRONG, "The job has ended.");
+        add_text (page, VIEW_STRONG, "The job has ended.");
     else if (*page->view->message)
-        add_text (page, STRONG, "%s", page->view->message);
+        add_text (page, VIEW_STRONG, "%s", page->view->message);
     else
-        add_text (page, FAINT, page->view->screen == SCREEN_LIST
+        add_text (page, VIEW_FAINT, page->view->screen == SCREEN_LIST
                                    ? "Enter: rank  s: sort  d: stacks  c: checkpoint  x: stop job  h: help  q: quit"
                                : page->view->screen == SCREEN_STACKS ? "Up, Down: scroll  any other key: back"
                                                                      : "d: stacks  c: checkpoint  Esc: back  q: quit");
@@ -434,7 +451,7 @@ add_body (struct page *page, const struct watched_list *list)
     else if (page->view->screen == SCREEN_STACKS)
         add_stacks (page);
     else if (!count)
-        add_text (page, NULL, "No job of this user is running on this machine.%s",
+        add_text (page, VIEW_PLAIN, "No job of this user is running on this machine.%s",
                   list->foreign ? "  Jobs from different releases of accelerate are not shown." : "");
     else if (page->view->screen == SCREEN_RANK)
         add_one (page, &rows[view_find_chosen (page->view, rows, count)]);
@@ -458,9 +475,9 @@ scroll (struct view *view, int line, int count, int room)
 }
 
 void
-view_show (struct view *view, const struct watched_list *list, struct strlist *lines)
+view_show (struct view *view, const struct watched_list *list, struct view_lines *lines)
 {
-    AUTO_STRLIST struct strlist body = { 0 };
+    AUTO_VIEW_LINES struct view_lines body = { 0 };
     struct page page = { .view = view, .gpus = &list->gpus, .lines = &body };
     int line = add_body (&page, list), count = (int) body.count;
     int room = !view->lines ? count : view->lines > MARGIN ? view->lines - MARGIN : 0;
@@ -471,7 +488,8 @@ view_show (struct view *view, const struct watched_list *list, struct strlist *l
         add_title (&page, list);
     for (int i = view->first; i < view->first + room; i++)
         if (i < count || view->lines)
-            strlist_add (lines, i < count ? body.items[i] : "");
+            take_line (lines, i < count ? body.items[i].style : VIEW_PLAIN,
+                       strdup (i < count ? body.items[i].text : ""));
     if (view->lines > 1)
         add_footer (&page, list);
 }

@@ -82,7 +82,6 @@ enum view_screen { SCREEN_LIST, SCREEN_RANK, SCREEN_HELP, SCREEN_STACKS };
 /** How a user looks at them. */
 struct view {
     int columns, lines; /* of the terminal; lines 0: as many as it takes, without a footer */
-    bool is_plain;      /* no escapes */
     bool is_ascii;      /* the terminal shows no UTF-8 */
     enum view_sort sort;
     enum view_screen screen;
@@ -97,8 +96,23 @@ struct view {
     char message[200];  /* for the last line; "" */
 };
 
-/** The lines that are shown, at most `lines`, each at most `columns` wide.  Scrolls to the chosen row. */
-void view_show (struct view *view, const struct watched_list *list, struct strlist *lines);
+enum view_style { VIEW_PLAIN, VIEW_TITLE, VIEW_STRONG, VIEW_FAINT };
+
+/** All zero is an empty list; it remembers its first failure. */
+struct view_lines {
+    struct view_line {
+        enum view_style style;
+        char *text; /* printable */
+    } *items;
+    size_t count;
+    bool failed;
+};
+
+void view_lines_release (struct view_lines *lines);
+#define AUTO_VIEW_LINES __attribute__ ((cleanup (view_lines_release)))
+
+/** Add the lines that are shown, at most `lines`, each at most `columns` wide.  Scrolls to the chosen row. */
+void view_show (struct view *view, const struct watched_list *list, struct view_lines *lines);
 
 /** A duration in words, "0:12:33" or "3d 04:05:06"; "-" if it is negative. */
 void view_add_age (struct strbuf *out, int64_t seconds);
@@ -108,7 +122,7 @@ void view_add_number (struct strbuf *out, double number);
 
 /* ---- keys.c ---- */
 
-enum { KEY_UP = 0x100, KEY_DOWN, KEY_PAGE_UP, KEY_PAGE_DOWN, KEY_ESCAPE };
+enum { VIEW_KEY_UP = 0x100, VIEW_KEY_DOWN, VIEW_KEY_PAGE_UP, VIEW_KEY_PAGE_DOWN, VIEW_KEY_ESCAPE };
 enum view_action {
     VIEW_STAYS,
     VIEW_QUITS,

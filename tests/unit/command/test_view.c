@@ -44,13 +44,13 @@ make_jobs (void)
 static char *
 show (struct view *view)
 {
-    struct strlist lines = { 0 };
+    struct view_lines lines = { 0 };
     struct strbuf text = { 0 };
     view_show (view, &list, &lines);
     for (size_t i = 0; i < lines.count; i++)
-        strbuf_printf (&text, "%s\n", lines.items[i]);
+        strbuf_printf (&text, "%s\n", lines.items[i].text);
     ok (!lines.failed && (!view->lines || lines.count == (size_t) view->lines), "%zu lines", lines.count);
-    strlist_release (&lines);
+    view_lines_release (&lines);
     return strbuf_take (&text);
 }
 
@@ -65,7 +65,7 @@ check (struct view *view, const char *wanted, const char *what)
 static void
 test_list (void)
 {
-    struct view view = { .columns = 80, .is_plain = true };
+    struct view view = { .columns = 80 };
     make_jobs ();
     struct sample_rank *ranks = jobs[0].sample.ranks;
     list.count = 1;
@@ -132,7 +132,7 @@ test_saves (void)
         { 13, 21, NULL, "3 ranks  saved step 12  in memory 20  1:" },
         { 0, 21, before, "3 ranks  checkpoint asked  in memory 20  1:" },
     };
-    struct view view = { .columns = 80, .is_plain = true };
+    struct view view = { .columns = 80 };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         make_jobs ();
         jobs[0].sample.saved_step = cases[i].saved_step;
@@ -152,14 +152,14 @@ test_stacks (void)
         int key, first;
         enum view_screen screen;
     } cases[] = {
-        { KEY_UP, 0, SCREEN_STACKS }, { KEY_DOWN, 1, SCREEN_STACKS }, { 'j', 2, SCREEN_STACKS },
-        { 'k', 1, SCREEN_STACKS }, { KEY_PAGE_DOWN, 3, SCREEN_STACKS }, { KEY_PAGE_DOWN, 4, SCREEN_STACKS },
-        { KEY_DOWN, 4, SCREEN_STACKS }, { KEY_PAGE_UP, 2, SCREEN_STACKS }, { 'q', 0, SCREEN_RANK },
+        { VIEW_KEY_UP, 0, SCREEN_STACKS }, { VIEW_KEY_DOWN, 1, SCREEN_STACKS }, { 'j', 2, SCREEN_STACKS },
+        { 'k', 1, SCREEN_STACKS }, { VIEW_KEY_PAGE_DOWN, 3, SCREEN_STACKS }, { VIEW_KEY_PAGE_DOWN, 4, SCREEN_STACKS },
+        { VIEW_KEY_DOWN, 4, SCREEN_STACKS }, { VIEW_KEY_PAGE_UP, 2, SCREEN_STACKS }, { 'q', 0, SCREEN_RANK },
     };
     static const char *const texts[]
         = { "rank 0: one", "two", "three", "four", "five", "six", "seven", "eight", "nine" };
     AUTO_STRLIST struct strlist stacks = { 0 };
-    struct view view = { .columns = 8, .lines = 7, .is_plain = true, .stacks = &stacks };
+    struct view view = { .columns = 8, .lines = 7, .stacks = &stacks };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         strlist_add (&stacks, texts[i]);
     make_jobs ();
@@ -246,9 +246,9 @@ test_keys (void)
 {
     struct view view = { .columns = 80, .lines = 24 };
     make_jobs ();
-    view_key (&view, KEY_DOWN, &list);
+    view_key (&view, VIEW_KEY_DOWN, &list);
     ok (view.chosen.inode == 1 && view.chosen.i == 1, "down");
-    view_key (&view, KEY_PAGE_DOWN, &list);
+    view_key (&view, VIEW_KEY_PAGE_DOWN, &list);
     ok (view.chosen.inode == 2 && view.chosen.i == 2, "the end is the end");
     view_key (&view, 'k', &list);
     ok (view.chosen.inode == 2 && view.chosen.i == 1, "up");
@@ -257,7 +257,7 @@ test_keys (void)
     ok (view.screen == SCREEN_RANK && strstr (text, "rank 4, process 801: computing") && strstr (text, "no values"),
         "one rank");
     free (text);
-    view_key (&view, KEY_ESCAPE, &list);
+    view_key (&view, VIEW_KEY_ESCAPE, &list);
     view_key (&view, 's', &list);
     ok (view.screen == SCREEN_LIST && view.sort == SORT_STEP, "back, and sorted");
     view_key (&view, '?', &list);
@@ -273,7 +273,7 @@ test_question (void)
 {
     struct view view = { .columns = 80, .lines = 24 };
     make_jobs ();
-    view_key (&view, KEY_PAGE_DOWN, &list);
+    view_key (&view, VIEW_KEY_PAGE_DOWN, &list);
     ok (view_key (&view, 'x', &list) == VIEW_STAYS && view.asked == 2, "asked about the second job");
     char *text = show (&view);
     ok (strstr (text, "Stop job job1 (3 ranks)? y: yes"), "the question");
@@ -299,7 +299,7 @@ test_question (void)
 static void
 test_scrolling (void)
 {
-    struct view view = { .columns = 80, .lines = 7, .is_plain = true };
+    struct view view = { .columns = 80, .lines = 7 };
     make_jobs ();
     for (int i = 0; i < 2 * RANKS * JOBS - 1; i++) {
         char mark[16];
@@ -341,7 +341,7 @@ test_numbers (void)
 static void
 test_sparkline (void)
 {
-    struct view view = { .columns = 80, .lines = 24, .screen = SCREEN_RANK, .is_plain = true };
+    struct view view = { .columns = 80, .lines = 24, .screen = SCREEN_RANK };
     static const double values[] = { 0, 7, 3, 7, NAN, INFINITY, 0 };
     make_jobs ();
     struct sample_rank *rank = jobs[0].sample.ranks;
