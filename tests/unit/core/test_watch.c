@@ -589,27 +589,28 @@ test_cycles (void)
 
 /* ---- what is left ---- */
 
+#define TIMED_OUT "rank 0 timed out after 300 ms in accel_comm_all_reduce at here.c:7, waiting for "
+
 static void
 test_timed_out (void)
 {
-    const char *start = "rank 0 timed out after 300 ms in accel_comm_all_reduce at here.c:7, waiting for ";
-    char text[400];
     open_job ();
     struct accel_engine_call call = call_of (ACCEL_ENGINE_ALL_REDUCE, -1), pair = call_of (ACCEL_ENGINE_RECV, 3);
     come (0);
     come (2);
     come_before (1);
+    atomic_store (&slot_of (1)->heartbeat_ns, jobseg_now_ns () - UINT64_C (61200000000));
     message (3, ACCEL_ENGINE_SEND, 1, 1);
-    snprintf (text, sizeof text, "%srank 1 (computing after accel_comm_barrier at one.c:11), rank 3 (in "
-              "accel_comm_send at three.c:13)", start);
-    is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, text, "who is missing, and what each does");
-    snprintf (text, sizeof text, "%srank 3 (in accel_comm_send at three.c:13)", start);
-    is_error (watch_timed_out (&watch, &pair, &err), ACCEL_ERR_TIMEOUT, text, "of a message the partner");
+    atomic_store (&slot_of (3)->begun_ns, jobseg_now_ns () - UINT64_C (1520000000));
+    is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT "rank 1 (computing after "
+              "accel_comm_barrier at one.c:11 for 61 s), rank 3 (in accel_comm_send at three.c:13 for 1.5 s)",
+              "who is missing, what each does, and since when");
+    is_error (watch_timed_out (&watch, &pair, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT
+              "rank 3 (in accel_comm_send at three.c:13 for 1.5 s)", "of a message the partner");
     come (1);
     come (3)->done = 1;
-    snprintf (text, sizeof text, "%srank 1 (in accel_comm_all_reduce at one.c:11), rank 2 (in accel_comm_all_reduce "
-              "at two.c:12)", start);
-    is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, text, "if all have come, who is in it");
+    is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT "rank 1 (in accel_comm_all_reduce at "
+              "one.c:11), rank 2 (in accel_comm_all_reduce at two.c:12)", "if all have come, who is in it");
     close_job ();
 }
 
@@ -668,8 +669,6 @@ awaits (void *transport, int rank)
     return awaited == ALL || rank == awaited;
 }
 
-#define TIMED_OUT "rank 0 timed out after 300 ms in accel_comm_all_reduce at here.c:7, waiting for "
-
 static void
 test_engine_knows (void)
 {
@@ -683,8 +682,7 @@ test_engine_knows (void)
     jobseg_mark_exit (&segment, 1, SIGKILL);
     is_error (watch_look (&watch, &call, &err), ACCEL_OK, "", "an engine knows that a dead rank has done its part");
     is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT,
-              "rank 0 timed out after 300 ms in accel_comm_all_reduce at here.c:7, waiting for rank 3 (in "
-              "accel_comm_all_reduce at three.c:13)", "and whom it misses");
+              TIMED_OUT "rank 3 (in accel_comm_all_reduce at three.c:13)", "and whom it misses");
     open_again (3);
     is_error (watch_look (&watch, &call, &err), ACCEL_ERR_PEER, "rank 3 has left the job and opened it again; " IN,
               "one that opened again without doing its part is gone");
@@ -698,6 +696,9 @@ test_engine_knows (void)
               "so is one that left, though its ring shows nothing: the engine knows");
     is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT
               "rank 1 (has left the job (accel_close))", "it is missing when the time is out");
+    watch_source_destroy (watch.source);
+    watch.source = NULL;
+    is_error (watch_timed_out (&watch, &call, &err), ACCEL_ERR_TIMEOUT, TIMED_OUT "rank 1", "also without ledgers");
     close_job ();
 }
 
@@ -773,10 +774,9 @@ test_group (void)
 static void
 test_names (void)
 {
-    char path[101], text[160], wanted[160];
+    char path[101] = "", text[160], wanted[160];
     for (size_t i = 0; i < 100; i++)
         path[i] = (char) ('a' + i % 26);
-    path[100] = '\0';
     watch_describe_site (&(struct comm_site){ path, 3, JOBSEG_CALL_BARRIER, NULL }, text, sizeof text);
     snprintf (wanted, sizeof wanted, "accel_comm_barrier at %s:3", path + 100 - (JOBSEG_FILE_NAME - 1));
     is_text (text, wanted, "of a long path the end");

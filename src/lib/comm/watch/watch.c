@@ -68,6 +68,25 @@ is_awaited (const struct watch *watch, const struct accel_engine_call *call, int
     return where == WATCH_UNKNOWN ? !left : where != WATCH_PAST;
 }
 
+/* Append "rank 3 (computing after accel_gather at train.c:88 for 61 s)" to @text, which has @length bytes.
+ * @return its new length; @size or more: not all of it */
+static size_t
+put_rank (const struct watch *watch, int rank, char *text, size_t size, size_t length)
+{
+    char did[160], since[32] = "";
+    if (length >= size)
+        return length;
+    length += (size_t) snprintf (text + length, size - length, "%srank %d", length ? ", " : "",
+                                 watch_world_rank (watch, rank));
+    if (!watch->source || length >= size)
+        return length;
+    double elapsed = (double) jobseg_elapsed_ns (watch_slot (watch, rank)) / NS;
+    jobseg_describe (watch_slot (watch, rank), did, sizeof did);
+    if (elapsed >= 0)
+        snprintf (since, sizeof since, elapsed < 10 ? " for %.1f s" : " for %.0f s", elapsed);
+    return length + (size_t) snprintf (text + length, size - length, " (%s%s)", did, since);
+}
+
 /* Ranks that have arrived are compared before all are there, so that a disagreement is not hidden behind a third rank's
  * long computation. */
 static enum accel_status
@@ -243,7 +262,7 @@ is_held_up_by (const struct watch *watch, const struct accel_engine_call *call, 
     return (elapsed_ns < 0 || (uint64_t) elapsed_ns >= after_ns) && step_ns + after_ns <= jobseg_now_ns ();
 }
 
-/* The same without ledgers, by what the engine sees of messages. */
+/* The same without ledgers, by what the engine sees of messages; for however long. */
 static bool
 is_away (const struct watch *watch, const struct accel_engine_call *call, int rank)
 {
@@ -257,21 +276,10 @@ is_away (const struct watch *watch, const struct accel_engine_call *call, int ra
 static void
 list_held_up_by (const struct watch *watch, const struct accel_engine_call *call, char *text, size_t size)
 {
-    char did[160];
     size_t length = 0;
-    *text = '\0';
-    for (int rank = 0; rank < watch->size && length < size; rank++) {
-        if (watch->source ? !is_held_up_by (watch, call, rank) : !is_away (watch, call, rank))
-            continue;
-        length += (size_t) snprintf (text + length, size - length, "%srank %d", length ? ", " : "",
-                                     watch_world_rank (watch, rank));
-        if (!watch->source || length >= size)
-            continue;
-        int64_t elapsed_ns = jobseg_elapsed_ns (watch_slot (watch, rank));
-        jobseg_describe (watch_slot (watch, rank), did, sizeof did);
-        length += (size_t) snprintf (text + length, size - length, elapsed_ns < 0 ? " (%s)" : " (%s for %lld s)", did,
-                                     (long long) elapsed_ns / NS);
-    }
+    for (int rank = 0; rank < watch->size; rank++)
+        if (watch->source ? is_held_up_by (watch, call, rank) : is_away (watch, call, rank))
+            length = put_rank (watch, rank, text, size, length);
 }
 
 /* The first one of those that wait speaks for all; without ledgers, where an engine does not know who waits, the first
@@ -362,23 +370,18 @@ watch_look (void *context, const struct accel_engine_call *call, struct accel_er
 static void
 list_missing (const struct watch *watch, const struct accel_engine_call *call, char *text, size_t size)
 {
-    char did[160];
     size_t length = 0;
     void *transport;
     const struct accel_engine *engine = engine_of (watch, call, &transport);
-    *text = '\0';
     for (int inside = 0; inside < 2 && !length; inside++)
-        for (int rank = 0; rank < watch->size && length < size; rank++) {
+        for (int rank = 0; rank < watch->size; rank++) {
             struct watch_entry entry;
             bool found;
             if (is_pair (call) ? rank != call->root : !is_awaited (watch, call, rank))
                 continue;
-            if (!inside && !is_pair (call) && !(engine && engine->awaits)
-                && watch_find (watch, call, rank, &entry, &found) == WATCH_IN)
-                continue;
-            jobseg_describe (watch_slot (watch, rank), did, sizeof did);
-            length += (size_t) snprintf (text + length, size - length, "%srank %d (%s)", length ? ", " : "",
-                                         watch_world_rank (watch, rank), did);
+            if (inside || is_pair (call) || (engine && engine->awaits)
+                || watch_find (watch, call, rank, &entry, &found) != WATCH_IN)
+                length = put_rank (watch, rank, text, size, length);
         }
 }
 
@@ -387,8 +390,7 @@ watch_timed_out (void *context, const struct accel_engine_call *call, struct acc
 {
     const struct watch *watch = context;
     char site[160], missing[ACCEL_ERROR_TEXT_SIZE] = "";
-    if (watch->source)
-        list_missing (watch, call, missing, sizeof missing);
+    (watch->source ? list_missing : list_held_up_by) (watch, call, missing, sizeof missing);
     watch_describe_site (call->site, site, sizeof site);
     return accel_fail (err, ACCEL_ERR_TIMEOUT, "rank %d timed out after %u ms in %s, waiting for %s",
                        watch_world_rank (watch, watch->rank), watch->timeout_ms, site,
