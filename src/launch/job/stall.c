@@ -13,7 +13,6 @@
 
 #include "launch/job/stall.h"
 
-#include "launch/process/process.h"
 #include "util/clock.h"
 #include "util/procfs.h"
 
@@ -27,6 +26,7 @@ enum {
     MOVED_BYTES = 65536,  /* each second: fewer may be of threads that wake each other, or look at /proc */
     MOST_MS = 10000,      /* between looks */
     LEAST_MS = 50,
+    POLL_NS = 200000,     /* that a thread runs at most between two sleeps, if all it does is to look for something */
     SIGN_OF_LIFE_MS = 3000, /* waiting ranks give one each 50 ms, as far as they get a processor */
     NAMES_MS = 10000,     /* for the child that finds names: a file may be on a server that is down */
     NAMES_LOOK_MS = 20,
@@ -93,6 +93,25 @@ grown_ms (uint64_t before_ns, uint64_t ns)
     return ns > before_ns ? (int64_t) (ns - before_ns) / 1000000 : 0;
 }
 
+/* A thread that polls would hardly run, however many processors were free: it only waits longer for one on a busy
+ * machine.  What it does is known again when it has run. */
+static void
+look_at_first (struct stall_rank *seen, const struct process_thread *first)
+{
+    uint64_t ran_ns = first->ran_ns - seen->first.ran_ns, sleeps = first->sleeps - seen->first.sleeps;
+    if (ran_ns)
+        seen->polls = ran_ns / POLL_NS < sleeps;
+}
+
+/* What it has worked, and would have worked with processors of its own.  The delays of threads that end are no longer
+ * counted. */
+static int64_t
+find_work_ms (const struct stall_rank *seen, const struct process_use *use)
+{
+    int64_t worked_ms = grown_ms (seen->cpu_ns, use->cpu_ns) + grown_ms (seen->delayed_ns, use->delayed_ns);
+    return worked_ms - (seen->polls ? grown_ms (seen->first.delayed_ns, use->first.delayed_ns) : 0);
+}
+
 /* Whether it works for at least half of the time, waits for a disk, or gets on with files. */
 static void
 look_at_work (struct stall_rank *seen, pid_t pid, char state, int64_t now_ms)
@@ -100,10 +119,11 @@ look_at_work (struct stall_rank *seen, pid_t pid, char state, int64_t now_ms)
     struct process_use use = process_find_use (pid);
     uint64_t bytes = moved_by (pid);
     int64_t elapsed_ms = now_ms - seen->looked_ms;
-    /* Also what it would have done.  The delays of threads that end are no longer counted. */
-    int64_t worked_ms = grown_ms (seen->cpu_ns, use.cpu_ns) + grown_ms (seen->delayed_ns, use.delayed_ns);
+    look_at_first (seen, &use.first);
+    int64_t worked_ms = find_work_ms (seen, &use);
     uint64_t moved = seen->moved_bytes && bytes > seen->moved_bytes ? bytes - seen->moved_bytes : 0;
-    bool is_starved = use.is_ready && !worked_ms; /* the kernel counts a delay when it is over */
+    bool is_ready = use.is_ready || (use.first.is_ready && !seen->polls);
+    bool is_starved = is_ready && worked_ms <= 0; /* the kernel counts a delay when it is over */
     bool computes = seen->cpu_ns && (worked_ms * 2 >= elapsed_ms || is_starved);
     bool uses_files = state == 'D' || (int64_t) moved * 1000 >= MOVED_BYTES * elapsed_ms;
     bool is_idle = seen->is_stopped || (!computes && !uses_files);
@@ -112,6 +132,7 @@ look_at_work (struct stall_rank *seen, pid_t pid, char state, int64_t now_ms)
         seen->work = computes ? STALL_COMPUTES : STALL_USES_FILES;
     seen->cpu_ns = use.cpu_ns;
     seen->delayed_ns = use.delayed_ns;
+    seen->first = use.first;
     seen->moved_bytes = bytes;
     seen->looked_ms = now_ms;
 }

@@ -4,6 +4,7 @@
 #define LAUNCH_JOB_STALL_H
 
 #include "launch/job/job.h"
+#include "launch/process/process.h"
 #include "launch/stacks/stacks.h"
 
 /** What a rank that makes no progress does. */
@@ -22,6 +23,8 @@ struct stall_rank {
     int idle_looks;   /* one after the other at which it had hardly worked since the one before */
     bool is_on_gpu;   /* its stack has shown that it waits for a GPU, and it has made no progress since */
     uint64_t cpu_ns, delayed_ns; /* of it and its descendants, when we last looked */
+    struct process_thread first; /* its first thread, then */
+    bool polls;       /* that thread looks for something again and again, and sleeps in between */
     uint64_t moved_bytes; /* by reads and writes of all its threads, then */
     int64_t looked_ms; /* when that was */
 };

@@ -65,11 +65,21 @@ bool descendants_kill (int limit_ms);
 
 /* use.c: what a process uses, with all that it has started and that has not been left to another parent. */
 
+/** A thread, as far as the kernel says. */
+struct process_thread {
+    uint64_t ran_ns;
+    uint64_t delayed_ns; /* ready to run without a processor */
+    uint64_t sleeps;     /* how often it has given up its processor to wait for something */
+    bool is_ready;       /* it runs, or is ready to; how long it has been so is not in delayed_ns yet */
+};
+
 struct process_use {
+    pid_t pid;           /* the process itself, without descendants */
     uint64_t cpu_ns;     /* in user and kernel mode; of threads and children that have ended, too */
     uint64_t delayed_ns; /* that threads have been ready to run without a processor; 0: the kernel does not say */
     uint64_t memory;     /* bytes that are resident; what processes share counts for each */
-    bool is_ready;       /* a thread runs, or is ready to; how long it has been so is not in delayed_ns yet */
+    bool is_ready;       /* a thread other than the first one of `pid` runs, or is ready to */
+    struct process_thread first; /* that one, which counts above, too */
 };
 
 /** @return that of @p pid and its descendants; all zero if there is no such process */

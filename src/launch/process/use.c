@@ -69,20 +69,38 @@ process_children (pid_t pid, pid_t **pids)
     return children.count;
 }
 
+static bool
+is_ready (pid_t pid, const char *thread)
+{
+    char name[64], text[512];
+    snprintf (name, sizeof name, "task/%.20s/stat", thread);
+    const char *end = procfs_read (pid, name, text, sizeof text) > 0 ? strrchr (text, ')') : NULL; /* of its name */
+    return end && !strncmp (end, ") R", 3);
+}
+
+static uint64_t
+count_sleeps (pid_t pid, const char *thread)
+{
+    static const char key[] = "\nvoluntary_ctxt_switches:";
+    char name[64], text[4096];
+    snprintf (name, sizeof name, "task/%.20s/status", thread);
+    const char *at = procfs_read (pid, name, text, sizeof text) > 0 ? strstr (text, key) : NULL;
+    return at ? strtoull (at + sizeof key - 1, NULL, 10) : 0;
+}
+
 static void
 add_thread (pid_t pid, const char *thread, void *user)
 {
-    char name[64], text[512];
-    unsigned long long ran_ns, delayed_ns;
+    char name[64], text[128];
+    unsigned long long ran_ns = 0, delayed_ns = 0;
     struct process_use *use = user;
-    snprintf (name, sizeof name, "task/%.20s/stat", thread);
-    if (!use->is_ready && procfs_read (pid, name, text, sizeof text) > 0) {
-        const char *end = strrchr (text, ')'); /* of its name, which may contain anything */
-        use->is_ready = end && !strncmp (end, ") R", 3);
-    }
     snprintf (name, sizeof name, "task/%.20s/schedstat", thread);
     if (procfs_read (pid, name, text, sizeof text) > 0 && sscanf (text, "%llu %llu", &ran_ns, &delayed_ns) == 2)
         use->delayed_ns += delayed_ns;
+    if (pid == use->pid && strtol (thread, NULL, 10) == pid)
+        use->first = (struct process_thread){ ran_ns, delayed_ns, count_sleeps (pid, thread), is_ready (pid, thread) };
+    else
+        use->is_ready = use->is_ready || is_ready (pid, thread);
 }
 
 static void
@@ -104,7 +122,7 @@ add_level (pid_t pid, int levels, struct process_use *use)
 struct process_use
 process_find_use (pid_t pid)
 {
-    struct process_use use = { 0 };
+    struct process_use use = { .pid = pid };
     if (pid > 0)
         add_level (pid, MOST_LEVELS, &use);
     return use;

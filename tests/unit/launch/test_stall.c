@@ -22,6 +22,9 @@ static struct {
     int64_t bytes_s;   /* that it reads and writes each second */
     char state;        /* of its process */
     bool is_on_gpu;    /* its stack is in libcuda */
+    bool is_starved;   /* rank 1 gets a processor every 500 ms, for a hundredth of that */
+    int64_t sleeps_s;  /* of its first thread, each second */
+    bool has_worker;   /* another thread, which computes */
     struct strbuf *said;
 } world = { .now_ms = 1000000 };
 
@@ -51,12 +54,24 @@ say_lines (struct strbuf *text)
     strbuf_truncate (text, 0);
 }
 
+/* The kernel counts what is over. */
+static struct process_use
+starve (uint64_t ms)
+{
+    struct process_thread first = { ms * 10000 + 1, ms * 990000, ms * (uint64_t) world.sleeps_s / 1000, true };
+    uint64_t threads = world.has_worker ? 2 : 1;
+    return (struct process_use){ .pid = 1, .cpu_ns = threads * first.ran_ns, .delayed_ns = threads * first.delayed_ns,
+                                 .is_ready = world.has_worker, .first = first };
+}
+
 /* Half of its work is waiting for a processor.  Rank 2 does nothing. */
 static struct process_use
 find_use (pid_t pid)
 {
     if (pid == 2)
         return (struct process_use) { .cpu_ns = 1, .delayed_ns = 1 };
+    if (world.is_starved)
+        return starve ((uint64_t) (world.now_ms - world.begin_ms) / 500 * 500);
     int64_t until_ms = world.now_ms < world.work_until_ms ? world.now_ms : world.work_until_ms;
     int64_t again_ms = world.again_ms ? world.now_ms - world.begin_ms - world.again_ms : 0;
     again_ms = again_ms < 0 ? 0 : again_ms < WORK_AGAIN_MS ? again_ms : WORK_AGAIN_MS;
@@ -234,6 +249,34 @@ test_waiting (void)
     }
 }
 
+/* Too many other programs run. */
+static void
+test_starved (void)
+{
+    static const struct {
+        const char *what, *said;
+        int64_t sleeps_s;
+        bool has_worker;
+    } rows[] = {
+        { "one that would compute gets a note", "note,", 0, false },
+        { "also if it sleeps now and then", "note,", 20, false },
+        { "one that polls does not compute, though it waits for a processor all the time", "1,2,", 200, false },
+        { "it does if another thread computes", "note,", 200, true },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        AUTO_STRBUF struct strbuf said = { 0 };
+        world.is_starved = true;
+        world.sleeps_s = rows[i].sleeps_s;
+        world.has_worker = rows[i].has_worker;
+        world.bytes_s = 0;
+        world.state = 'R';
+        world.is_on_gpu = false;
+        run (2600, 0, &said);
+        is_text (said.text, rows[i].said, rows[i].what);
+    }
+    world.is_starved = false;
+}
+
 int
 main (void)
 {
@@ -250,6 +293,7 @@ main (void)
     is_text (slow.text, "1,2,4,8,", "also if it takes long to find the names: that is no gap in which we were stopped");
     test_computing ();
     test_waiting ();
+    test_starved ();
     test_hosts ();
     jobseg_detach (&job.segment);
     return done_testing ();
