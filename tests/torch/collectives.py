@@ -401,6 +401,38 @@ def groups():
 
 
 @check
+def described():
+    """A group says of itself what that of gloo does."""
+    own, others = (group._get_backend(torch.device("cpu")) for group in (accel, gloo))
+    limit = timedelta(seconds=60)
+    assert own.options._timeout == limit and own.options.backend == own.name() == "accel"
+    accel.set_timeout(timedelta(seconds=50))
+    assert own.options._timeout == timedelta(seconds=50)
+    accel.set_timeout(limit)
+    for name in ("window", "abort_hooks", "completion_hooks", "shrinking"):
+        if hasattr(others, f"supports_{name}"):
+            assert getattr(own, f"supports_{name}") == getattr(others, f"supports_{name}"), name
+    assert not own.supports_reconfigure and not own._supports_time_estimate
+    for register in (accel.register_pre_hook, accel.register_post_hook):
+        try:
+            register(1, lambda _: None)
+        except RuntimeError as error:
+            assert "does not call hooks" in str(error), error
+        else:
+            raise AssertionError("a hook that is never called")
+    members = sorted({0, size - 1})
+    group = dist.new_group(members, timeout=timedelta(seconds=30))
+    if rank in members:
+        assert group.options._timeout == timedelta(seconds=30)
+        for option, wanted in (("global_ranks_in_group", members), ("group_name", group.group_name)):
+            assert getattr(group.options, option, wanted) == wanted, option
+    everybody, given = list(range(size)), type(own.options)("accel", timeout=timedelta(seconds=40))
+    assert accel.split_group(everybody).options._timeout == limit
+    assert accel.split_group(everybody, opts=given).options._timeout == timedelta(seconds=40)
+    assert accel.split_group(everybody, limit, given).options._timeout == limit
+
+
+@check
 def modes():
     sends = [torch.full((1 + i,), float(rank)) for i in range(size)]
     wanted = torch.cat([torch.full((1 + rank,), float(i)) for i in range(size)])

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from . import _complex, _messages
 from ._job import Job, milliseconds
 from ._barrier import monitor
+from ._described import Described
 from ._lane import Function, Lane, meet
 from ._library import errors, fail, library
 from ._site import call_site
@@ -84,6 +85,7 @@ class Collectives:
     _comm: int
     _rank: int
     _size: int
+    options: Any  # of Described
 
     def _set_up(
         self,
@@ -568,23 +570,20 @@ class Collectives:
         flight, because the job ends with the first call of libaccel that times out.
         """
         with self._lock:
-            self._timeout = timeout
+            self.options._timeout = timeout
             self._wait_s = timeout.total_seconds()
             self._timeout_s = self._wait_s if self._wait_s * 1000 < self._job.timeout_ms else None
             for comm in self._comms:
                 self._wait_as_long(comm)
 
     def _wait_as_long(self, comm: int) -> None:
-        longest_ms = max(milliseconds(self._timeout), self._job.timeout_ms)
+        longest_ms = max(milliseconds(self.options._timeout), self._job.timeout_ms)
         status = self._library.comm_set_timeout(comm, longest_ms, errors.pointer)
         if status and longest_ms > self._job.timeout_ms:
             warnings.warn(f"accel: {fail(status)}; calls end after {self._job.timeout_ms / 1000:.0f} s", stacklevel=4)
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
         self.set_timeout(timeout)
-
-    def _add_ephemeral_timeout(self, timeout: timedelta) -> None:
-        pass
 
     def shutdown(self) -> None:
         """Wait for what is in flight, and leave.  Calls that have timed out may never end: they end with the job."""
@@ -633,7 +632,7 @@ class Collectives:
         self.shutdown()
 
 
-class AccelProcessGroup(Collectives, dist.ProcessGroup):
+class AccelProcessGroup(Collectives, Described, dist.ProcessGroup):
     """A process group whose ranks are those of one communicator of libaccel."""
 
     def __init__(
@@ -648,9 +647,8 @@ class AccelProcessGroup(Collectives, dist.ProcessGroup):
         keys: str,
     ) -> None:
         dist.ProcessGroup.__init__(self, rank, size)
+        self._describe([] if comm == job.world else ranks)
         self._set_up(store, rank, size, timeout, job, comm, ranks, keys)
-        self._name = ""
-        self._description = "undefined"
 
     def rank(self) -> int:
         return self._rank
@@ -661,14 +659,11 @@ class AccelProcessGroup(Collectives, dist.ProcessGroup):
     getRank = rank
     getSize = size
 
-    def name(self) -> str:
-        return "accel"
-
-    getBackendName = name
-    _get_backend_name = name
-
     def get_group_store(self) -> dist.Store:
         return self._store
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
 
     def _get_backend(self, device: torch.device) -> AccelProcessGroup:
         if torch.device(device).type != "cpu":
@@ -676,59 +671,6 @@ class AccelProcessGroup(Collectives, dist.ProcessGroup):
         return self
 
     get_backend = _get_backend
-
-    @property
-    def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
-
-    @property
-    def supports_splitting(self) -> bool:
-        return True
-
-    @property
-    def supports_coalescing(self) -> bool:
-        return False
-
-    def _has_hooks(self) -> bool:
-        return False
-
-    def _wait_for_pending_works(self) -> None:
-        pass
-
-    def _enable_collectives_timing(self) -> None:
-        pass
-
-    def _set_sequence_number_for_group(self) -> None:
-        pass
-
-    def _get_sequence_number_for_group(self) -> int:
-        return self._sequence
-
-    def eager_connect_single_device(self, device: Any = None) -> None:
-        pass
-
-    def perform_nocolor_split(self, device: Any = None) -> None:
-        pass
-
-    # ---- names ----
-
-    def getGroupName(self) -> str:
-        return self._name
-
-    def setGroupName(self, name: str) -> None:
-        self._name = name
-
-    _set_group_name = setGroupName
-    group_name = property(getGroupName)
-
-    def getGroupDesc(self) -> str:
-        return self._description
-
-    def setGroupDesc(self, description: str) -> None:
-        self._description = description
-
-    _set_group_desc = setGroupDesc
-    group_desc = property(getGroupDesc)
 
     # ---- groups of this group ----
 
@@ -750,7 +692,7 @@ class AccelProcessGroup(Collectives, dist.ProcessGroup):
         store = dist.PrefixStore(f"{name}/", self._store)
         members = [self._world_ranks[rank] for rank in ranks]
         index = ranks.index(self._rank)
-        wait = timeout or self._timeout
+        wait = timeout or (opts or self.options)._timeout
         keys = self._job.keys_of(name)
         comm = meet(store, f"{keys}/group", self._job.world, members, index == 0, wait.total_seconds())
         made = type(self)(store, index, len(ranks), wait, self._job, comm, members, keys)
