@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import accel_torch  # noqa: F401
+from accel_torch import _work
 
 REDUCED = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64)
 MOVED = (*REDUCED, torch.bool, torch.int16, torch.complex64, torch.complex128)
@@ -262,6 +263,16 @@ def coalesced():
     for tensor in wanted:
         dist.all_reduce(tensor, group=gloo)
     same("coalesced", tensors, wanted)
+    forgets = _work.FORGETS
+    for forgets_too in (False, True):  # as versions before 2.9 do, for callers that may be C++
+        _work.FORGETS = forgets_too
+        pair = [torch.complex(sample(i + 1, torch.float32), sample(i + 1, torch.float32, 1)) for i in range(2)]
+        wanted = [t.clone() for t in pair]
+        accel.allreduce_coalesced(pair).wait()
+        for tensor in wanted:
+            dist.all_reduce(tensor, group=gloo)
+        same(f"coalesced complex numbers, {forgets_too}", pair, wanted)
+    _work.FORGETS = forgets
 
 
 @check

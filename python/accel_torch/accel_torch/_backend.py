@@ -198,15 +198,18 @@ class Collectives:
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
         tensor = single(tensors) if isinstance(tensors, Tensor) or len(tensors) == 1 else None
         sync, op = _is_sync(opts, timeout), _red_op(opts)
-        number = OPS.get(op)
         if tensor is None:
             return for_caller(self._reduce_list(tensors, sync, op))
+        return for_caller(self._reduce_one(tensor, sync, op))
+
+    def _reduce_one(self, tensor: Tensor, sync: Sync, op: Any) -> dist.Work:
+        number = OPS.get(op)
         if number is None or tensor.dtype not in REDUCIBLE or tensor.is_sparse:
-            return for_caller(_complex.all_reduce(self, tensor, sync, op))
+            return _complex.all_reduce(self, tensor, sync, op)
         source = dense(tensor)
         pointer = source.data_ptr()
         call = ("comm_all_reduce", (pointer, pointer, source.numel(), DTYPES[source.dtype], number))
-        return for_caller(self._run(sync, (call,), [tensor], source, back(tensor, source)))
+        return self._run(sync, (call,), [tensor], source, back(tensor, source))
 
     def _reduce_list(self, tensors: Sequence[Tensor], sync: Sync, op: Any) -> dist.Work:
         """Several tensors in place of one count as those of several ranks."""
@@ -242,9 +245,9 @@ class Collectives:
         return self._run(sync, (call,), list(tensors), total, after)
 
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> dist.Work:
-        op = _red_op(opts)
+        sync, op = _is_sync(opts), _red_op(opts)
         if any(tensor.dtype not in REDUCIBLE or tensor.is_sparse for tensor in tensors) or op not in OPS:
-            return for_caller(ManyWork([self.allreduce([tensor], opts) for tensor in tensors]))
+            return for_caller(ManyWork([self._reduce_one(tensor, sync, op) for tensor in tensors]))
         sources = [dense(tensor) for tensor in tensors]
         seen: set[int] = set()
         for i, source in enumerate(sources):  # a tensor may be there twice, on this rank alone
@@ -261,7 +264,7 @@ class Collectives:
                 if source is not tensor:
                     copy_back(tensor, source)
 
-        return for_caller(self._run(_is_sync(opts), calls, list(tensors), sources, after))
+        return for_caller(self._run(sync, calls, list(tensors), sources, after))
 
     def allreduce_sparse(self, tensors: Any, opts: Any = None) -> dist.Work:
         return for_caller(_complex.all_reduce(self, single(tensors), _is_sync(opts), _red_op(opts)))
