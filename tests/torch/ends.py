@@ -2,6 +2,8 @@
 """What tests/torch/ends.sh launches: ends.py HOW.  Groups that end while calls are in flight, or after one timed out.
 
   destroyed   work whose outcome is asked for after destroy_process_group(); then the same process begins again
+  replaced    a default group that was not shut down ends when the next one begins
+  forked      a child of fork() makes no calls for its parent, and waits for none
   kept        gradients in buckets are still there when their group has ended
   timed_out   a call that no other rank makes, in a group with a short timeout
   longer      a call that waits longer than the default group may, in a group with a longer timeout
@@ -14,9 +16,11 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +30,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import accel_torch  # noqa: F401
+from accel_torch._backend import AccelProcessGroup
 from accel_torch._library import errors
 from accel_torch._work import FORGETS
 
@@ -35,11 +40,26 @@ def begin(seconds: float = 600, **more: Any) -> int:
     return dist.get_rank()
 
 
-def destroyed() -> None:
+def with_store() -> dict[str, Any]:
+    """For several calls of begin(): a store that keeps the keys of all."""
     rank, size, port = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
-    store = dist.TCPStore("localhost", port, size, rank == 0)  # which keeps the keys of both
+    return {"store": dist.TCPStore("localhost", port, size, rank == 0), "rank": rank, "world_size": size}
+
+
+def must_fail(call: Callable[[], Any], text: str) -> None:
+    try:
+        call()
+    except RuntimeError as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(f"expected an error with {text!r}")
+
+
+def destroyed() -> None:
+    more = with_store()
+    size = more["world_size"]
     for number in range(2):
-        begin(store=store, rank=rank, world_size=size)
+        begin(**more)
         pair = dist.new_group([0, size - 1])
         works = [dist.all_reduce(torch.full((1000,), float(number)), async_op=True) for _ in range(3)]
         dist.all_reduce(torch.ones(1), group=pair)
@@ -48,6 +68,59 @@ def destroyed() -> None:
         for work in works:
             work.wait()
             assert torch.equal(work.result()[0], torch.full((1000,), float(number * size)))
+
+
+def replaced() -> None:
+    """As with PyTorch 2.4, which shuts down groups of nccl alone."""
+    more, shutdown = with_store(), AccelProcessGroup.shutdown
+    rank = begin(**more)
+    former, rows = dist.group.WORLD, torch.arange(2.0)
+    dist.all_reduce(torch.ones(3), async_op=True).get_future().wait()  # a thread waits for it
+    dist.all_to_all_single(torch.empty(2), rows, async_op=True).wait()  # and one makes this
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    AccelProcessGroup.shutdown = lambda _group: None
+    dist.destroy_process_group()
+    AccelProcessGroup.shutdown = shutdown
+    begin(**more)
+    work.wait()
+    assert torch.equal(work.result()[0], torch.full((3,), 2.0))
+    left = [thread.name for thread in threading.enumerate() if thread.name.startswith("accel_torch")]
+    assert not left, left
+    must_fail(lambda: former.allreduce([rows]).wait(), "has been destroyed")
+    must_fail(lambda: former.send([rows], 1 - rank, 0).wait(), "has been destroyed")
+    must_fail(lambda: former.alltoall_base(torch.empty(2), rows, [], []).wait(), "has been destroyed")
+    dist.all_reduce(torch.ones(3))
+    dist.destroy_process_group()
+
+
+def forked() -> None:
+    """As in a worker of a DataLoader, while a call of the parent is in flight."""
+    rank = begin()
+    rows, other = torch.arange(2.0), 1 - rank
+    alone = [dist.new_group([member]) for member in range(2)][rank]
+    dist.all_to_all_single(torch.empty(2), rows, async_op=True).wait()
+    work = dist.all_reduce(torch.ones(3), async_op=True) if rank == 0 else None
+    child = os.fork()
+    if child == 0:
+        signal.alarm(600)
+        calls = [
+            lambda: dist.all_reduce(rows),
+            lambda: dist.all_reduce(rows, async_op=True).wait(),
+            lambda: dist.all_to_all_single(torch.empty(2), rows, async_op=True).wait(),
+            lambda: dist.isend(rows, other).wait(),
+            lambda: dist.isend(rows, other, tag=1).wait(),
+        ]
+        for call in [*calls, *([work.wait] if work is not None else [])]:
+            must_fail(call, "from which fork() has made this process")
+        dist.all_reduce(rows, group=alone)
+        dist.destroy_process_group()
+        os._exit(0)
+    if rank:
+        work = dist.all_reduce(torch.ones(3), async_op=True)
+    status = os.waitpid(child, 0)[1]
+    work.wait()
+    assert status == 0 and torch.equal(work.result()[0], torch.full((3,), 2.0)), status
+    dist.destroy_process_group()
 
 
 def kept() -> None:

@@ -11,6 +11,8 @@ ends () {
         "$srcdir/tests/torch/ends.py" "$1" >out 2>err && test "$(grep -c "^as expected: $1$" out)" = 2
 }
 test_expect_success 'work has its outcome after its group was destroyed, and a second group begins' 'ends destroyed'
+test_expect_success 'a group that was not shut down ends when the next one begins' 'ends replaced'
+test_expect_success 'a child of fork() gets errors' 'ends forked'
 test_expect_success 'gradients in buckets of shared memory outlive their group' 'ends kept'
 test_expect_success 'a call that has timed out keeps nobody from leaving' 'ends timed_out'
 test_expect_success 'a group with a longer timeout waits longer' 'ends longer'

@@ -111,7 +111,7 @@ class Collectives:
         self._waiter = Waiter(self._polls)
         self._calls = threading.Lock()  # one thread at a time may be in a call on the communicator
         self._flights: set[Flight] = set()  # that have not ended
-        self._is_open = True
+        self._closed = ""  # why no further call can be made
         self._steps: Optional[Lane] = None
         self._messages: Optional[_messages.Messages] = None
         self._gathered: Optional[list[dist.Work]] = None  # between start_coalescing() and end_coalescing()
@@ -131,6 +131,7 @@ class Collectives:
         tensors: the result;  keep: all that must stay until the end;  after: what is left to do then
         """
         file, line = call_site()
+        self._check_open()
         self._sequence += 1
         if sync and self._timeout_s is None and self._gathered is None:
             with self._calls:
@@ -162,11 +163,12 @@ class Collectives:
         return self._note(FlightWork(started, sync.seconds if isinstance(sync, _Limited) else self._timeout_s))
 
     def _check_open(self) -> None:
-        if not self._is_open:
-            raise RuntimeError("accel: the process group has been destroyed")
+        if self._closed:
+            raise RuntimeError(f"accel: the process group {self._closed}")
 
     def _run_steps(self, sync: Sync, function: Function, tensors: Any) -> dist.Work:
         """Run what takes several calls, each of which depends on the one before."""
+        self._check_open()
         with self._lock:
             if self._steps is None:
                 self._steps = Lane(lambda: self._meet("steps", range(self._size)), self._waiter)
@@ -509,6 +511,7 @@ class Collectives:
     # ---- messages ----
 
     def _need_messages(self) -> _messages.Messages:
+        self._check_open()
         with self._lock:
             if self._messages is None:
                 self._messages = _messages.Messages(
@@ -589,7 +592,14 @@ class Collectives:
         self.set_timeout(timeout)
 
     def shutdown(self) -> None:
-        """Wait for what is in flight, and leave.  Calls that have timed out may never end: they end with the job."""
+        """Wait for what is in flight, and leave; the default group takes all others with it."""
+        if self._comm == self._job.world and self in self._job.groups:
+            self._job.close()
+        else:
+            self.leave()
+
+    def leave(self) -> None:
+        """Wait for what is in flight, and free it.  Calls that have timed out may never end: they end with the job."""
         if self not in self._job.groups:
             return
         self._job.groups.discard(self)
@@ -597,8 +607,6 @@ class Collectives:
             self._job.abandoned.append(self)
         else:
             self.end()
-        if self._comm == self._job.world:
-            self._job.close()
 
     def end(self) -> None:
         """Wait for what is in flight, and free all but the world."""
@@ -612,9 +620,17 @@ class Collectives:
         for flight in list(self._flights):  # whoever has its Work may still ask for the outcome
             flight.finish()
         with self._calls:  # another thread's call, which uses the communicator
-            self._is_open = False
+            self._closed = "has been destroyed"
         if self._comm != self._job.world:
             self._library.comm_destroy(self._comm)
+
+    def disown(self) -> None:
+        """In a child of fork(): the group is its parent's, and so are the threads that may have its locks."""
+        self._closed = "is that of the parent, from which fork() has made this process"
+        self._calls, self._lock = threading.Lock(), threading.Lock()
+        for flight in list(self._flights):
+            flight.error = flight.error or RuntimeError(f"accel: the process group {self._closed}")
+            flight.done = True
 
     def give_up(self, reason: bytes) -> None:
         """End what is in flight, here and on the other ranks, with an error.  Any thread."""

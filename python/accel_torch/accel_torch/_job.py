@@ -61,12 +61,11 @@ class Job:
         return self.acc is not None and self.process == os.getpid()
 
     def close(self) -> None:
-        """Leave, after the groups of this job."""
+        """Leave, after the groups of this job, of which the default one is the last."""
         if not self.is_open():
             return
-        for group in list(self.groups):
-            if group._comm != self.world:
-                group.shutdown()
+        for group in sorted(self.groups, key=lambda group: bool(group._comm == self.world)):
+            group.leave()
         for group in self.abandoned:
             group.give_up(b"a call of the program has timed out")
         for group in self.abandoned:
@@ -111,6 +110,17 @@ def current_job() -> Job:
     return _job
 
 
+def _disown() -> None:
+    """In a child of fork().  A group of one process serves both, as it does in libaccel."""
+    if _job is not None:
+        for group in [group for group in _job.groups if group.size() > 1]:
+            group.disown()
+            _job.groups.discard(group)
+
+
+os.register_at_fork(after_in_child=_disown)
+
+
 @atexit.register
 def _leave() -> None:
     """MPI ends a job of which a process ends without this.  Without MPI, the others hear with which status this process
@@ -119,6 +129,4 @@ def _leave() -> None:
         return
     if any(group.is_busy() for group in _job.groups):
         return
-    for group in list(_job.groups):
-        group.shutdown()
     _job.close()

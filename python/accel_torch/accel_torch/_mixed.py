@@ -93,10 +93,10 @@ class MixedProcessGroup(AccelProcessGroup):
         self.setGroupDesc(description)
         self.others._set_group_desc(description)
 
-    def shutdown(self) -> None:
+    def leave(self) -> None:
         if self in self._job.groups:
             self.others.shutdown()
-        super().shutdown()
+        super().leave()
 
     def abort(self) -> None:
         self.others.abort()
