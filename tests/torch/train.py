@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training as programs do it: DDP (with parameters that are not used), FSDP2, tensor parallelism, and checkpoints.
+"""Training as programs do it: DDP (with parameters that are not used), FSDP2, tensor parallelism, stages of a pipeline,
+and checkpoints.
 
 train.py BACKEND FOLDER [STEPS]: prints all losses exactly, so that two backends can be compared.  Of two ranks each sum
 has only one order, so theirs have the same bits.  Rank 0 prints the classes of its process groups to standard error.
@@ -126,8 +127,36 @@ def tensor_parallel() -> None:
     train("tensors", model, lambda x, step: model(x), same_data=True)
 
 
+def pipeline() -> None:
+    """One stage on each rank; where torch can, each pair that exchanges messages has a group of its own."""
+    from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+
+    with contextlib.suppress(ImportError):  # before 2.15
+        from torch.distributed import config
+
+        config.pipeline_per_edge_p2p = True
+
+    torch.manual_seed(7)
+    model = [nn.Linear(32, 32) for _ in range(size)][rank]
+    schedule = ScheduleGPipe(PipelineStage(model, rank, size, torch.device("cpu")), 4, nn.functional.mse_loss)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(1)
+    for step in range(min(steps, 10)):
+        x = torch.randn(8, 32, generator=generator)
+        losses: list[torch.Tensor] = []
+        optimizer.zero_grad()
+        schedule.step(*([x] if rank == 0 else []), target=x, losses=losses)
+        optimizer.step()
+        total = torch.stack(losses).sum().detach() if losses else torch.zeros(())
+        dist.broadcast(total, size - 1)
+        if rank == 0:
+            print(f"pipeline {step} {total.item().hex()}", flush=True)
+
+
 ddp()
 tensor_parallel()
+if torch.__version__ >= (2, 6):  # before, a stage must be given examples of its input
+    pipeline()
 if torch.__version__ >= (2, 5):  # before, fully_shard() needs a GPU
     fsdp2()
     if importlib.util.find_spec("transformers"):
