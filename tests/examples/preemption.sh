@@ -165,7 +165,7 @@ reach () {
 # which is what the log has
 asked_at () {
     victim=$(($2 % 3 + 1)) before=$(lines_of log)
-    start -- --project_dir state --log log --step_ms 10 --evaluate 2 && reach "$1" "$before" || return 1
+    start -- --project_dir state --log log --step_ms 25 --evaluate 2 && reach "$1" "$before" || return 1
     how="as a signal to a rank asked" expected=75
     [ -n "${ONLY_RANKS-}" ] || [ $(($2 % 4)) != 0 ] || { pid=$launcher how="by SIGTERM" expected=143; }
     kill -TERM "$pid" && test_exit $expected finish && cat run.err && ! grep "killed" run.err &&

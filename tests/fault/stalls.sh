@@ -166,7 +166,7 @@ by_themselves () {
 # waits A B WHERE DOING: rank A for rank B
 waits () {
     grep -q "^WARNING: \[RANK $1\] rank $1 has been waiting for [0-9]* s in $3 at .*stalls.c:[0-9]*, for rank $2 ($4 at .*stalls.c:[0-9]* \
-for [0-9]* s)$" themselves
+for [0-9.]* s)$" themselves
 }
 test_expect_success 'ranks without a launcher say it themselves, the first one of those that wait' '
     by_themselves 3 pipe && waits 0 1 accel_wait_for_everyone "computing after accel_wait_for_everyone" &&
