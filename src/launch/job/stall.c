@@ -94,13 +94,18 @@ grown_ms (uint64_t before_ns, uint64_t ns)
 }
 
 /* A thread that polls would hardly run, however many processors were free: it only waits longer for one on a busy
- * machine.  What it does is known again when it has run. */
+ * machine.  One that runs for longer than it sleeps does not poll, however short both are.  What it does is known again
+ * when it has run: the kernel counts a delay when it is over. */
 static void
-look_at_first (struct stall_rank *seen, const struct process_thread *first)
+look_at_first (struct stall_rank *seen, const struct process_thread *first, int64_t now_ms)
 {
-    uint64_t ran_ns = first->ran_ns - seen->first.ran_ns, sleeps = first->sleeps - seen->first.sleeps;
-    if (ran_ns)
-        seen->polls = ran_ns / POLL_NS < sleeps;
+    uint64_t ran_ns = first->ran_ns - seen->ran.ran_ns, sleeps = first->sleeps - seen->ran.sleeps;
+    int64_t rest_ms = now_ms - seen->ran_ms - grown_ms (seen->ran.delayed_ns, first->delayed_ns);
+    if (!ran_ns)
+        return;
+    seen->polls = ran_ns / POLL_NS < sleeps && (int64_t) (ran_ns / 500000) < rest_ms;
+    seen->ran = *first;
+    seen->ran_ms = now_ms;
 }
 
 /* What it has worked, and would have worked with processors of its own.  The delays of threads that end are no longer
@@ -108,8 +113,9 @@ look_at_first (struct stall_rank *seen, const struct process_thread *first)
 static int64_t
 find_work_ms (const struct stall_rank *seen, const struct process_use *use)
 {
-    int64_t worked_ms = grown_ms (seen->cpu_ns, use->cpu_ns) + grown_ms (seen->delayed_ns, use->delayed_ns);
-    return worked_ms - (seen->polls ? grown_ms (seen->first.delayed_ns, use->first.delayed_ns) : 0);
+    uint64_t then_ns = seen->delayed_ns - (seen->polls ? seen->first.delayed_ns : 0);
+    uint64_t now_ns = use->delayed_ns - (seen->polls ? use->first.delayed_ns : 0);
+    return grown_ms (seen->cpu_ns, use->cpu_ns) + grown_ms (then_ns, now_ns);
 }
 
 /* Whether it works for at least half of the time, waits for a disk, or gets on with files. */
@@ -119,11 +125,11 @@ look_at_work (struct stall_rank *seen, pid_t pid, char state, int64_t now_ms)
     struct process_use use = process_find_use (pid);
     uint64_t bytes = moved_by (pid);
     int64_t elapsed_ms = now_ms - seen->looked_ms;
-    look_at_first (seen, &use.first);
+    look_at_first (seen, &use.first, now_ms);
     int64_t worked_ms = find_work_ms (seen, &use);
     uint64_t moved = seen->moved_bytes && bytes > seen->moved_bytes ? bytes - seen->moved_bytes : 0;
     bool is_ready = use.is_ready || (use.first.is_ready && !seen->polls);
-    bool is_starved = is_ready && worked_ms <= 0; /* the kernel counts a delay when it is over */
+    bool is_starved = is_ready && !worked_ms; /* the kernel counts a delay when it is over */
     bool computes = seen->cpu_ns && (worked_ms * 2 >= elapsed_ms || is_starved);
     bool uses_files = state == 'D' || (int64_t) moved * 1000 >= MOVED_BYTES * elapsed_ms;
     bool is_idle = seen->is_stopped || (!computes && !uses_files);

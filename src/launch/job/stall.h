@@ -24,6 +24,8 @@ struct stall_rank {
     bool is_on_gpu;   /* its stack has shown that it waits for a GPU, and it has made no progress since */
     uint64_t cpu_ns, delayed_ns; /* of it and its descendants, when we last looked */
     struct process_thread first; /* its first thread, then */
+    struct process_thread ran;   /* the same, and the time, at the last look before which it had run */
+    int64_t ran_ms;
     bool polls;       /* that thread looks for something again and again, and sleeps in between */
     uint64_t moved_bytes; /* by reads and writes of all its threads, then */
     int64_t looked_ms; /* when that was */

@@ -82,9 +82,11 @@ static uint64_t
 count_sleeps (pid_t pid, const char *thread)
 {
     static const char key[] = "\nvoluntary_ctxt_switches:";
-    char name[64], text[4096];
+    char name[64];
+    AUTO_STRBUF struct strbuf text = { 0 };
     snprintf (name, sizeof name, "task/%.20s/status", thread);
-    const char *at = procfs_read (pid, name, text, sizeof text) > 0 ? strstr (text, key) : NULL;
+    procfs_read_whole (pid, name, &text); /* a process may be in thousands of groups */
+    const char *at = text.length ? strstr (text.text, key) : NULL;
     return at ? strtoull (at + sizeof key - 1, NULL, 10) : 0;
 }
 

@@ -22,9 +22,12 @@ static struct {
     int64_t bytes_s;   /* that it reads and writes each second */
     char state;        /* of its process */
     bool is_on_gpu;    /* its stack is in libcuda */
-    bool is_starved;   /* rank 1 gets a processor every 500 ms, for a hundredth of that */
+    bool is_starved;   /* rank 1 gets a processor for a hundredth of the time */
     int64_t sleeps_s;  /* of its first thread, each second */
+    int64_t asleep;    /* hundredths of the time that it is in them */
+    int64_t turn_ms;   /* between the times that it gets a processor */
     bool has_worker;   /* another thread, which computes */
+    bool has_tasks;    /* threads that compute, each for a moment */
     struct strbuf *said;
 } world = { .now_ms = 1000000 };
 
@@ -58,10 +61,20 @@ say_lines (struct strbuf *text)
 static struct process_use
 starve (uint64_t ms)
 {
-    struct process_thread first = { ms * 10000 + 1, ms * 990000, ms * (uint64_t) world.sleeps_s / 1000, true };
+    struct process_thread first = { ms * 10000 + 1, ms * (99 - (uint64_t) world.asleep) * 10000,
+                                    ms * (uint64_t) world.sleeps_s / 1000, true };
     uint64_t threads = world.has_worker ? 2 : 1;
     return (struct process_use){ .pid = 1, .cpu_ns = threads * first.ran_ns, .delayed_ns = threads * first.delayed_ns,
                                  .is_ready = world.has_worker, .first = first };
+}
+
+/* They use 0.6 of a processor.  The delays of those that end are no longer counted: the sum becomes less. */
+static struct process_use
+find_use_of_tasks (uint64_t ms)
+{
+    struct process_thread first = { ms * 10000 + 1, ms * 400000, ms * (uint64_t) world.sleeps_s / 1000, false };
+    return (struct process_use){ .pid = 1, .cpu_ns = ms * 600000 + 1,
+                                 .delayed_ns = UINT64_C (10000000000) - ms * 100000, .first = first };
 }
 
 /* Half of its work is waiting for a processor.  Rank 2 does nothing. */
@@ -70,8 +83,10 @@ find_use (pid_t pid)
 {
     if (pid == 2)
         return (struct process_use) { .cpu_ns = 1, .delayed_ns = 1 };
+    if (world.has_tasks)
+        return find_use_of_tasks ((uint64_t) (world.now_ms - world.begin_ms));
     if (world.is_starved)
-        return starve ((uint64_t) (world.now_ms - world.begin_ms) / 500 * 500);
+        return starve ((uint64_t) ((world.now_ms - world.begin_ms) / world.turn_ms * world.turn_ms));
     int64_t until_ms = world.now_ms < world.work_until_ms ? world.now_ms : world.work_until_ms;
     int64_t again_ms = world.again_ms ? world.now_ms - world.begin_ms - world.again_ms : 0;
     again_ms = again_ms < 0 ? 0 : again_ms < WORK_AGAIN_MS ? again_ms : WORK_AGAIN_MS;
@@ -255,26 +270,33 @@ test_starved (void)
 {
     static const struct {
         const char *what, *said;
-        int64_t sleeps_s;
-        bool has_worker;
+        int64_t sleeps_s, asleep, turn_ms;
+        bool has_worker, has_tasks;
     } rows[] = {
-        { "one that would compute gets a note", "note,", 0, false },
-        { "also if it sleeps now and then", "note,", 20, false },
-        { "one that polls does not compute, though it waits for a processor all the time", "1,2,", 200, false },
-        { "it does if another thread computes", "note,", 200, true },
+        { "one that would compute gets a note", "note,", 0, 0, 500, false, false },
+        { "also if it sleeps now and then", "note,", 20, 9, 500, false, false },
+        { "also if it sleeps often, but for less time than it runs", "note,", 200, 0, 5, false, false },
+        { "one that polls does not compute, though it waits for a processor for most of the time", "1,2,", 200, 9, 5,
+          false, false },
+        { "nor if it waits for it longer than from one look to the next", "1,2,", 200, 9, 500, false, false },
+        { "it does if another thread computes", "note,", 200, 9, 500, true, false },
+        { "and if threads do that end", "note,", 200, 59, 500, false, true },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         AUTO_STRBUF struct strbuf said = { 0 };
         world.is_starved = true;
         world.sleeps_s = rows[i].sleeps_s;
+        world.asleep = rows[i].asleep;
+        world.turn_ms = rows[i].turn_ms;
         world.has_worker = rows[i].has_worker;
+        world.has_tasks = rows[i].has_tasks;
         world.bytes_s = 0;
         world.state = 'R';
         world.is_on_gpu = false;
         run (2600, 0, &said);
         is_text (said.text, rows[i].said, rows[i].what);
     }
-    world.is_starved = false;
+    world.is_starved = world.has_tasks = false;
 }
 
 int

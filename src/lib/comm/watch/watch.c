@@ -300,7 +300,7 @@ is_spokesman (const struct watch *watch, const struct accel_engine_call *call)
 static void
 warn (struct watch *watch, const struct accel_engine_call *call)
 {
-    char held_up_by[ACCEL_ERROR_TEXT_SIZE], site[160], text[2 * ACCEL_ERROR_TEXT_SIZE];
+    char held_up_by[ACCEL_ERROR_TEXT_SIZE] = "", site[160], text[2 * ACCEL_ERROR_TEXT_SIZE];
     struct watch_wait *wait = &watch->waits[call->device.device_type > kDLCPU];
     int64_t now_ms = (int64_t) (jobseg_now_ns () / 1000000);
     bool is_same = call->sequence == wait->sequence && call->number == wait->number

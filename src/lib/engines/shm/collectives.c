@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The collectives of the shm engine.  Three ways to move data, chosen alike on all ranks from what all have posted:
+/* The collectives of the shm engine.  Four ways to move data, chosen alike on all ranks from what all have posted:
  *
  *   inline   few bytes lie in the posts: one step and it is done
  *   direct   all buffers are in arenas: step, work straight on the peers' memory, step
