@@ -31,8 +31,8 @@ enum {
     SHM_CACHED = 32 << 20,      /* more does not fit into caches; asking is useless, virtual machines tell the host's */
     SHM_HUGE = 2 << 20,         /* alignment of arenas and of large blocks in them: a huge page */
     SHM_SPINS_CROWDED = 100,    /* spinning keeps others from the processor */
-    SHM_SLEEPS = 64,            /* waits that do not yield after a yield to another program, */
-    SHM_SLEEP_DOUBLINGS = 4,    /* and how often as many again */
+    SHM_SLEEPS = 8,             /* waits that do not yield after a yield to another program, */
+    SHM_SLEEP_DOUBLINGS = 7,    /* and how often as many again */
     SHM_SLICE_MS = 50,          /* sleep this long at most before looking whether peers live */
 };
 
