@@ -25,6 +25,7 @@ class Terminal:
         self.cells = [(row + self.blank(columns))[:columns] for row in self.cells[:lines]]
         self.cells += [self.blank(columns) for _ in range(lines - len(self.cells))]
         self.row, self.column = min(self.row, lines - 1), min(self.column, columns - 1)
+        self.top, self.bottom = 0, lines - 1  # of what scrolls
 
     @staticmethod
     def blank(count):
@@ -84,17 +85,27 @@ class Terminal:
             self.column += 1
 
     def line_feed(self):
-        if self.row == self.lines - 1:
-            self.cells = self.cells[1:] + [self.blank(self.columns)]
+        if self.row == self.bottom:
+            self.scroll(self.top, 1)
         else:
-            self.row += 1
+            self.row = min(self.row + 1, self.lines - 1)
+
+    def scroll(self, first, count):
+        """Move the lines from `first` on up by `count`, or down by -count"""
+        part = self.cells[first:self.bottom + 1]
+        blank = [self.blank(self.columns) for _ in range(min(abs(count), len(part)))]
+        kept = part[len(blank):] if count > 0 else part[:len(part) - len(blank)]
+        self.cells[first:self.bottom + 1] = kept + blank if count > 0 else blank + kept
 
     def obey(self, escape):
         private, argument, letter = escape.groups()
         if escape[0] in ('\x1b=', '\x1b>'):
             self.mode(KEYPAD, escape[0] == '\x1b=')
-        elif escape[0] == '\x1bM' and self.row:
-            self.row -= 1
+        elif escape[0] == '\x1bM':
+            if self.row == self.top:
+                self.scroll(self.top, -1)
+            else:
+                self.row = max(self.row - 1, 0)
         elif letter in ('h', 'l') and private == '?':
             for number in argument.split(';'):
                 if number in MODES:  # cursor and wrapping are on as a rule
@@ -147,10 +158,15 @@ class Terminal:
             self.cells[self.row] = (row[:column] + row[column + count:] + self.blank(count))[:self.columns]
         elif letter == '@':
             self.cells[self.row] = (row[:column] + self.blank(count) + row[column:])[:self.columns]
+        elif letter in 'STLM':
+            self.scroll(self.row if letter in 'LM' else self.top, count if letter in 'SM' else -count)
+        elif letter == 'r':
+            self.top, self.bottom = count - 1, (numbers[1] if len(numbers) > 1 else self.lines) - 1
+            self.row = self.column = 0
         elif letter == 'b' and column:
             for _ in range(count):
                 self.put(row[self.column - 1][0])
-        elif letter not in 'chlrt':
+        elif letter not in 'chlt':
             raise ValueError(f'an escape sequence that is not expected: {letter!r}')
         self.row = max(min(self.row, self.lines - 1), 0)
         self.column = max(min(self.column, self.columns), 0)

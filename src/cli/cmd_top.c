@@ -90,6 +90,7 @@ print_once (struct top *top, bool json, struct fail *fail)
     struct winsize size = { 0 };
     ioctl (STDOUT_FILENO, TIOCGWINSZ, &size);
     top->view.columns = size.ws_col ? size.ws_col : isatty (STDOUT_FILENO) ? 80 : NO_LIMIT;
+    top->view.lines = 0; /* all of them */
     view_show (&top->view, &top->list, &lines);
     for (size_t i = 0; i < lines.count; i++) {
         const char *style = is_styled ? styles[lines.items[i].style] : "";

@@ -109,6 +109,9 @@ terminal_test 'stacks of a job, then of one rank; a program that cannot be asked
 else
     test_skip 'stacks of a job, then of one rank; a program that cannot be asked for a checkpoint' 'needs libdw.so.1 (libdw-dev)'
 fi
+terminal_test 'keys that ncurses does not know, and answers of the terminal, are no commands' '
+    on_screen --type "\\x1b[?1;2c\\x1bx\\x1b[1;2q\\x1bOc\\x1bq" DOING --type h DOING --type q "sort by the next column" "$accelerate" top $launcher &&
+    is_restored'
 terminal_test 'signals: the terminal is left as it was' '
     test_exit 130 on_screen --type "\\x03" DOING "$accelerate" top $launcher && is_restored'
 terminal_test 'stopping a job: no, then yes; then top ends, too' '

@@ -34,6 +34,10 @@ test_expect_success 'each bare machine has its turn within six days' '
 test_expect_success 'CI_ALL=yes: everything, on any day' '
     CI_ALL=yes && export CI_ALL && on_day 0 "long_of_today \"\$@\"" >out && sort out | diff - long &&
     on_day 0 "for part in \"\${!ci_parts[@]}\"; do has_day \$part; done"'
+test_expect_success 'CI runs the long forms of its day, and a day is a number' '
+    grep "long_of_today" "$srcdir/.ci/run" && for day in -1 08 one ""; do
+        test_exit 1 on_day "$day" "has_day long" 2>err && grep "expected a number" err || return 1
+    done'
 test_expect_success 'a part that is not there is an error' '
     test_exit 1 on_day 0 "has_day none || :" 2>err && grep "no part is called .none." err'
 test_done

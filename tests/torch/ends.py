@@ -89,6 +89,8 @@ def replaced() -> None:
     must_fail(lambda: former.allreduce([rows]).wait(), "has been destroyed")
     must_fail(lambda: former.send([rows], 1 - rank, 0).wait(), "has been destroyed")
     must_fail(lambda: former.alltoall_base(torch.empty(2), rows, [], []).wait(), "has been destroyed")
+    must_fail(lambda: former.monitored_barrier(timedelta(seconds=9)), "has been destroyed")
+    must_fail(lambda: former.split_group([0, 1], timedelta(seconds=9)), "has been destroyed")
     dist.all_reduce(torch.ones(3))
     dist.destroy_process_group()
 
@@ -100,6 +102,10 @@ def forked() -> None:
     alone = [dist.new_group([member]) for member in range(2)][rank]
     dist.all_to_all_single(torch.empty(2), rows, async_op=True).wait()
     work = dist.all_reduce(torch.ones(3), async_op=True) if rank == 0 else None
+    works = [] if work is None else [work, dist.all_to_all_single(torch.empty(2), rows, async_op=True)]
+    if work is not None:
+        work.get_future()  # a thread waits for it, with a lock
+        time.sleep(0.1)
     child = os.fork()
     if child == 0:
         signal.alarm(600)
@@ -112,13 +118,22 @@ def forked() -> None:
         ]
         for call in [*calls, *([work.wait] if work is not None else [])]:
             must_fail(call, "from which fork() has made this process")
+        must_fail(lambda: dist.group.WORLD.monitored_barrier(timedelta(seconds=9)), "from which fork()")
+        must_fail(lambda: dist.group.WORLD.split_group([0, 1], timedelta(seconds=9)), "from which fork()")
+        assert all(one.is_completed() and not one.is_success() for one in works)
         dist.all_reduce(rows, group=alone)
         dist.destroy_process_group()
         os._exit(0)
-    if rank:
+    if rank == 0:
+        open("forked", "w").close()
+    else:
+        while not os.path.exists("forked"):
+            time.sleep(0.01)
         work = dist.all_reduce(torch.ones(3), async_op=True)
+        works = [work, dist.all_to_all_single(torch.empty(2), rows, async_op=True)]
     status = os.waitpid(child, 0)[1]
-    work.wait()
+    for one in works:
+        one.wait()
     assert status == 0 and torch.equal(work.result()[0], torch.full((3,), 2.0)), status
     dist.destroy_process_group()
 

@@ -539,6 +539,7 @@ class Collectives:
 
     def monitored_barrier(self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
         """A barrier in which rank 0 says who did not come."""
+        self._check_open()
         wait_s = self._wait_s if timeout is None else timeout.total_seconds()
         self._barriers += 1
         key = f"{self._keys}/barrier/{self._barriers}"
@@ -629,8 +630,7 @@ class Collectives:
         self._closed = "is that of the parent, from which fork() has made this process"
         self._calls, self._lock = threading.Lock(), threading.Lock()
         for flight in list(self._flights):
-            flight.error = flight.error or RuntimeError(f"accel: the process group {self._closed}")
-            flight.done = True
+            flight.disown(RuntimeError(f"accel: the process group {self._closed}"))
 
     def give_up(self, reason: bytes) -> None:
         """End what is in flight, here and on the other ranks, with an error.  Any thread."""
@@ -703,6 +703,7 @@ class AccelProcessGroup(Collectives, Described, dist.ProcessGroup):
         device_types: Any = None,
     ) -> Optional[AccelProcessGroup]:
         """The group of these ranks; None for others.  All ranks of this group call it."""
+        self._check_open()
         self._splits += 1
         ranks = list(new_ranks)
         if self._rank not in ranks:

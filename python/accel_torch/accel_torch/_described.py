@@ -31,6 +31,7 @@ class Described:
     supports_abort_hooks = False
     supports_completion_hooks = False
     _supports_time_estimate = False
+    use_pg_for_symm_mem_rendezvous = False
 
     def _describe(self, ranks: Sequence[int]) -> None:
         """ranks: of the default group; none: this is the default group"""

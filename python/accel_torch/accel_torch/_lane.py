@@ -64,6 +64,11 @@ class Task(Flight):
     def is_over(self) -> bool:
         return self.event.is_set()
 
+    def disown(self, error: BaseException) -> None:
+        super().disown(error)
+        self.event = threading.Event()
+        self.event.set()
+
 
 class Lane:
     """See above.  `make` makes the communicator; it may wait for other members."""

@@ -80,6 +80,10 @@ class Flight:
         for gate in gates:
             gate.set_result(None)
 
+    def disown(self, error: BaseException) -> None:
+        """In a child of fork(): it is over, with this error.  Threads of the parent may have its locks."""
+        self.error, self.done = self.error or error, True
+
     def _outcome(self, _gate: Any) -> Any:
         if self.error is not None:
             raise self.error
@@ -165,6 +169,10 @@ class Started(Flight):
 
     def attend(self) -> None:
         self.waiter.put(self)
+
+    def disown(self, error: BaseException) -> None:
+        super().disown(error)
+        self.waiting = threading.Lock()
 
 
 class Waiter:

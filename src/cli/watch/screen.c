@@ -71,7 +71,11 @@ open_terminal (void)
     struct sigaction before[NUMBERS];
     for (int i = 0; i < NUMBERS; i++)
         sigaction (numbers[i], NULL, &before[i]);
+    setenv ("LINES", "24", 1); /* else newterm() allocates as much as the terminal says; screen_measure() is next */
+    setenv ("COLUMNS", "80", 1);
     struct screen *opened = curses.newterm (NULL, stdout, stdin);
+    unsetenv ("LINES");
+    unsetenv ("COLUMNS");
     for (int i = 0; i < NUMBERS; i++)
         sigaction (numbers[i], &before[i], NULL);
     return opened;
@@ -174,13 +178,28 @@ screen_draw (const struct view_lines *lines)
     curses.wrefresh (window);
 }
 
+/* What follows an Esc at once is of a key that ncurses does not know, or an answer of the terminal: no commands. */
+static int
+skip_sequence (void)
+{
+    int key = curses.wgetch (window);
+    if (key == NCURSES_ERR || key == 033)
+        return VIEW_KEY_ESCAPE;
+    if (key == 'O')
+        curses.wgetch (window);
+    else if (key == '[')
+        while ((key = curses.wgetch (window)) >= ' ' && key < '@') /* up to the letter that ends it */
+            ;
+    return 0;
+}
+
 int
 screen_key (void)
 {
     int key = curses.wgetch (window);
     switch (key) {
     case NCURSES_ERR: return -1;
-    case 033: return VIEW_KEY_ESCAPE;
+    case 033: return skip_sequence ();
     case NCURSES_KEY_UP: return VIEW_KEY_UP;
     case NCURSES_KEY_DOWN: return VIEW_KEY_DOWN;
     case NCURSES_KEY_PPAGE: return VIEW_KEY_PAGE_UP;
@@ -194,7 +213,9 @@ int
 screen_suspend (struct view *view, struct fail *fail)
 {
     curses.endwin ();
-    raise (SIGSTOP);
+    do
+        raise (SIGSTOP);
+    while (tcgetpgrp (STDIN_FILENO) >= 0 && tcgetpgrp (STDIN_FILENO) != getpgrp ()); /* the shell's command bg */
     curses.def_shell_mode (); /* the shell may have changed it */
     return screen_measure (view, fail);
 }
