@@ -71,11 +71,7 @@ open_terminal (void)
     struct sigaction before[NUMBERS];
     for (int i = 0; i < NUMBERS; i++)
         sigaction (numbers[i], NULL, &before[i]);
-    setenv ("LINES", "24", 1); /* else newterm() allocates as much as the terminal says; screen_measure() is next */
-    setenv ("COLUMNS", "80", 1);
     struct screen *opened = curses.newterm (NULL, stdout, stdin);
-    unsetenv ("LINES");
-    unsetenv ("COLUMNS");
     for (int i = 0; i < NUMBERS; i++)
         sigaction (numbers[i], &before[i], NULL);
     return opened;
