@@ -17,7 +17,7 @@
 
 enum {
     ESCAPE_MS = 50,  /* the rest of a key's bytes comes at once; a lone Esc has none */
-    SIDE_MAX = 1000, /* columns and lines that are used: a terminal may say 65535, and ncurses allocates them */
+    SIDE_MAX = 1000, /* columns and lines that are used, whatever the terminal says */
 };
 
 static struct {
