@@ -144,13 +144,12 @@ class Collectives:
                 after()
             return self._note(DoneWork(tensors))
         handles: list[ctypes.c_void_p] = []
-        form = "_start_waiting" if self._polls else "_start"
         try:
             with self._calls:
                 self._check_open()
                 for name, args in calls:
                     handle = ctypes.c_void_p()
-                    start = getattr(self._library, name + form)
+                    start = getattr(self._library, name + "_start")
                     status = start(file, line, handle, self._comm, *args, errors.pointer)
                     if status:
                         raise fail(status)

@@ -2,7 +2,8 @@
 """libaccel by ctypes: where it is, the functions that this package calls, and errors as exceptions.
 
 Functions that wait for other ranks release the interpreter's lock (`waiting`).  The others do not (`quick`): that is
-faster, and keeps two threads of the program from changing one job at the same time.  Starts wait with some engines.
+faster, and keeps two threads of the program from changing one job at the same time.  Starts wait with some engines, and
+with others they wake a thread, which may take the processor of this one for so long.
 """
 
 from __future__ import annotations
@@ -131,8 +132,7 @@ class Library:
         for name, arguments in _COLLECTIVES.items():
             symbol = f"accel_comm_{name}"
             self._bind(f"comm_{name}", f"{symbol}_at", True, _I, [_S, _I, _P, *arguments, _P])
-            for form, waits in (("_start", False), ("_start_waiting", True)):
-                self._bind(f"comm_{name}{form}", f"{symbol}_start_at", waits, _I, [_S, _I, _PP, _P, *arguments, _P])
+            self._bind(f"comm_{name}_start", f"{symbol}_start_at", True, _I, [_S, _I, _PP, _P, *arguments, _P])
 
     def _bind(self, attribute: str, symbol: str, waits: bool, result: Any, arguments: list[Any]) -> None:
         function = getattr(self._waiting if waits else self._quick, symbol)
@@ -141,7 +141,7 @@ class Library:
         setattr(self, attribute, function)
 
     def starts_at_once(self, comm: int) -> bool:
-        """Whether starts never wait for a thread that waits for other ranks.  If not, call the form _start_waiting."""
+        """Whether starts never wait for a thread that waits for other ranks."""
         return self.comm_engine(comm) in (b"shm", b"self")
 
     def get_id(self, comm: int, size: int) -> bytes:

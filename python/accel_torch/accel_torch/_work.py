@@ -95,6 +95,8 @@ class Flight:
         """
         gate: torch.futures.Future[Any] = torch.futures.Future()
         outcome = gate.then(self._outcome)
+        if not self.done and self.is_over():
+            self.finish()
         with ending:
             is_done = self.done
             if not is_done:

@@ -44,6 +44,7 @@ struct work_queue {
     bool in_engine;      /* some thread is in the engine because of these */
     unsigned process;    /* the fork that made it */
     bool has_thread;
+    bool wakes;          /* `wake` is to be signalled when the lock is free */
     bool stop;           /* end when the queue is empty */
     pthread_t thread;
     pthread_cond_t wake; /* for the thread: there is work, or `stop` */

@@ -221,8 +221,21 @@ enqueue (struct accel_work *work)
     queue->tail = &last->next;
     queue->launches += launches (work) ? count : 0;
     atomic_fetch_add_explicit (&queue->comm->pending, count, memory_order_relaxed);
-    pthread_cond_signal (&queue->wake);
+    queue->wakes = true;
     return 0;
+}
+
+/* The thread that wakes may take the processor of this one, so this one must not hold the lock that it wants. */
+static void
+unlock_and_wake (const struct accel_comm *comm)
+{
+    struct work_queue *queue = comm->queue;
+    bool wakes = queue && queue->wakes;
+    if (wakes)
+        queue->wakes = false;
+    work_unlock ();
+    if (wakes)
+        pthread_cond_signal (&queue->wake);
 }
 
 /* ---- starts ---- */
@@ -309,7 +322,7 @@ work_start (struct accel_comm *comm, const struct accel_engine_call *call, struc
         number = begin (made);
     if (number)
         flight_unlist (made);
-    work_unlock ();
+    unlock_and_wake (comm);
     if (number) {
         free (made);
         return fail_to_start (call->site, number, err);
@@ -340,7 +353,7 @@ work_start_function (struct accel_comm *comm, struct accel_work *work, DLDevice 
     if (launches (work))
         await_launches (comm);
     int number = enqueue (work);
-    work_unlock ();
+    unlock_and_wake (comm);
     return !number;
 }
 
@@ -399,7 +412,7 @@ work_group_end (struct accel_comm *comm)
     for (struct accel_work *work = flight.works; work; work = work->later)
         if (work->comm == comm)
             work->is_grouped = false;
-    work_unlock ();
+    unlock_and_wake (comm);
 }
 
 bool
