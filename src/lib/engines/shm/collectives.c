@@ -164,7 +164,7 @@ all_reduce_staged (struct shm *shm, const struct accel_engine_call *call, size_t
 static void
 fill_divided (struct shm *shm, const struct accel_engine_call *call, size_t done)
 {
-    size_t unit = call->element_bytes, part = least (call->count - done, SHM_PIECE / unit), from, to;
+    size_t unit = call->element_bytes, part = least (call->count - done, SHM_PIECE_DIVIDED / unit), from, to;
     const char *send = (const char *) call->send + done * unit;
     unsigned char *in = shm_piece_of (shm, shm->rank);
     share (part, shm->rank, shm->size, &from, &to);
@@ -187,7 +187,7 @@ all_reduce_divided (struct shm *shm, const struct accel_engine_call *call, struc
         enum accel_status status = done ? shm_sync (shm, call, err) : ACCEL_OK;
         if (status)
             return status;
-        part = least (call->count - done, SHM_PIECE / unit);
+        part = least (call->count - done, SHM_PIECE_DIVIDED / unit);
         share (part, shm->rank, shm->size, &from, &to);
         for (int rank = 0; rank < shm->size; rank++)
             shm->sources[rank] = shm_piece_of (shm, rank) + from * unit;

@@ -24,7 +24,8 @@
 
 enum {
     SHM_INLINE = 4096,          /* bytes that travel in the post itself */
-    SHM_PIECE = 256 << 10,      /* bytes that a stage piece has room for */
+    SHM_PIECE = 256 << 10,      /* bytes of a buffer that pass through a piece of a stage at once, */
+    SHM_PIECE_DIVIDED = 512 << 10, /* and of all-reduces that are divided: it has room for so many */
     SHM_PIECE_SMALL = 64 << 10, /* if small pieces are best, as many are used of it at most, */
     SHM_PIECE_LEAST = 16 << 10, /* and at least */
     SHM_MANY = 4,               /* ranks from which on all-reduces of more than a piece are divided */
@@ -191,14 +192,14 @@ static inline unsigned char *
 shm_piece_of (const struct shm *shm, int rank)
 {
     uint64_t owner = shm->size == 2 ? (uint64_t) rank ^ (shm->pieces >> 1 & 1) : (uint64_t) rank;
-    return shm->stages + (owner * 2 + (shm->pieces & 1)) * SHM_PIECE;
+    return shm->stages + (owner * 2 + (shm->pieces & 1)) * SHM_PIECE_DIVIDED;
 }
 
 /** The one that is filled after it; not of two ranks, which swap theirs. */
 static inline unsigned char *
 shm_other_piece_of (const struct shm *shm, int rank)
 {
-    return shm->stages + ((uint64_t) rank * 2 + (~shm->pieces & 1)) * SHM_PIECE;
+    return shm->stages + ((uint64_t) rank * 2 + (~shm->pieces & 1)) * SHM_PIECE_DIVIDED;
 }
 
 /** The rank that people know: in the world. */
