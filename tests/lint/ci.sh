@@ -39,4 +39,26 @@ test_expect_success 'CI runs the long forms of its day, and a day is a number' '
     done'
 test_expect_success 'a part that is not there is an error' '
     test_exit 1 on_day 0 "has_day none || :" 2>err && grep "no part is called .none." err'
+# of_run FUNCTION COMMAND: in a bash that knows this function of .ci/run
+of_run () { (cd "$scratch" && bash -c "$(sed -n "/^$1 ()/,/^}/p" "$srcdir/.ci/run")
+$2"); }
+test_expect_success 'a list of tests that make cannot print, or that is empty, is an error' '
+    mkdir -p lists && printf "print-tests:\n\t@echo tests/a tests/b\n" >lists/Makefile &&
+    of_run those_of "those_of lists a$" >out && test "$(cat out)" = "tests/a " &&
+    of_run those_of "those_of lists a$ -v" >out && test "$(cat out)" = "tests/b " &&
+    test_exit 1 of_run those_of "those_of lists c$" 2>err && grep "no test of lists" err &&
+    test_exit 2 of_run those_of "those_of nowhere a$ -v" 2>err && grep nowhere err'
+if command -v git >/dev/null && command -v xz >/dev/null; then
+    test_expect_success 'a file that the tarball lacks, and a git that cannot list files, are errors' '
+        rm -rf build && mkdir -p build accel-1 && : >one && cp one accel-1 && git -c init.defaultBranch=main init -q . && git add one &&
+        tar -cJf build/accel-1.tar.xz accel-1 && of_run tarball_is_complete tarball_is_complete &&
+        : >two && git add two && test_exit 1 of_run tarball_is_complete tarball_is_complete >out && echo two | cmp - out &&
+        git rm -q --cached two && : >.git/index && ! of_run tarball_is_complete tarball_is_complete'
+else
+    test_skip 'a file that the tarball lacks' 'needs git and xz'
+fi
+test_expect_success 'the last line is the total, also if nothing can be built' '
+    mkdir -p empty/.ci empty/scripts && cp "$srcdir/.ci/run" "$srcdir/.ci/days" empty/.ci && cp "$srcdir/scripts/setup.sh" empty/scripts &&
+    : >empty/scripts/packages.txt && test_exit 1 env CI_DAY=2 bash empty/.ci/run >out 2>err &&
+    tail -n 1 out >last && echo "0 passed, 1 failed, 0 skipped" | cmp - last && grep "bootstrap failed" err'
 test_done
