@@ -41,6 +41,7 @@ test_expect_success 'use after free' 'found freed "memory that was freed; alloca
 test_expect_success 'freeing twice' 'found freed-twice "freed twice"'
 test_expect_success 'a kernel that gets an address of the host' 'found host-pointer "which is not an address of the device"'
 test_expect_success 'a stream that was destroyed' 'found destroyed "a stream is used after it was destroyed"'
+test_expect_success 'an event that was destroyed' 'found event-destroyed "an event is used after it was destroyed"'
 test_expect_success 'the host reads device memory, or writes there' 'killed touched && killed changed'
 test_expect_success 'the host changes what is still to be copied' 'wrong reuse'
 test_expect_success 'the host reads a result before it is there' 'wrong no-wait'

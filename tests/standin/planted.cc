@@ -126,6 +126,8 @@ run (const char *mistake)
         must (cudaStreamSynchronize (first));
     must (cudaStreamDestroy (second));
     must (cudaEventDestroy (event));
+    if (is (mistake, "event-destroyed"))
+        must (cudaEventSynchronize (event));
     if (!is (mistake, "freed"))
         must (cudaFree (numbers));
     if (is (mistake, "freed-twice"))

@@ -16,7 +16,7 @@
 #define API __attribute__ ((visibility ("default")))
 
 static _Thread_local cudaError_t last_error;
-static struct CUevent_st *events;
+static struct CUevent_st *events, *destroyed_events; /* apart: there may be thousands */
 static size_t bytes_used[MOST_DEVICES];
 /* What is allocated from it is used; what was freed is kept, and is the pool's alone. */
 static struct CUmemPoolHandle_st {
@@ -668,11 +668,11 @@ static struct CUevent_st *
 event_of (cudaEvent_t handle)
 {
     for (struct CUevent_st *event = events; event; event = event->next)
-        if (event == handle) {
-            if (event->is_destroyed)
-                report (&event->destroyed, NULL, "an event is used after it was destroyed at");
+        if (event == handle)
             return event;
-        }
+    for (struct CUevent_st *event = destroyed_events; event; event = event->next)
+        if (event == handle)
+            report (&event->destroyed, NULL, "an event is used after it was destroyed at");
     report (NULL, NULL, "%p is not an event", (void *) handle);
 }
 
@@ -695,8 +695,12 @@ API cudaError_t
 cudaEventDestroy (cudaEvent_t handle)
 {
     BEGIN ("cudaEventDestroy");
-    struct CUevent_st *event = event_of (handle);
-    event->is_destroyed = true;
+    struct CUevent_st *event = event_of (handle), **link = &events;
+    while (*link != event)
+        link = &(*link)->next;
+    *link = event->next;
+    event->next = destroyed_events;
+    destroyed_events = event;
     site_note (&event->destroyed);
     call_counts.resources--;
     END (cudaSuccess);

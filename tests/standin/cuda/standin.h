@@ -97,7 +97,6 @@ enum {
 };
 struct CUevent_st {
     struct CUevent_st *next;
-    bool is_destroyed;
     int device;
     uint64_t recorded;          /* tickets, which streams may do in another order */
     uint64_t done[EVENT_TIMES]; /* the latest ones */
