@@ -7,6 +7,9 @@ module=$standin/.libs/accel_device_cuda.so
 if [ ! -f "$module" ]; then
     skip_rest 'needs a C++ compiler and shared libraries'
 fi
+# fewer SANITIZED OTHERWISE: counts of ranks.  With a sanitizer, these take more than twice as long, and use memory in
+# the same way, however many they are.
+fewer () { if is_sanitized; then echo "$1"; else echo "$2"; fi; }
 umask 022
 mkdir engines && cp "$module" engines
 ACCEL_ENGINE_PATH=$scratch/engines

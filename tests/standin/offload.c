@@ -14,6 +14,7 @@
 
 #include "lib/train/optimizer/optimizer_object.h"
 #include "lib/train/packed.h"
+#include "lib/train/sharding_offload.h"
 #include "lib/train/staging.h"
 #include "tests/must.h"
 #include "tests/standin/cuda/standin.h"
@@ -25,9 +26,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A share of the first has more than the 64 KiB from which on a file is used, and the whole more than a block there
- * and than one thread takes. */
-enum { PARAMETERS = 2, STEPS = 2, LARGE = 600001, SMALL = 77, PIECE = 70000 };
+/* A share of the first has more than the 64 KiB from which on a file is used, and more than a piece.  Without a
+ * strategy, it is so large that there are two threads, and each has more than a block of the file. */
+enum { PARAMETERS = 2, STEPS = 2, LARGE = 2 * OFFLOAD_BLOCK + 9001, DIVIDED = 280001, SMALL = 77, PIECE = 70000 };
 
 #define NONE ACCEL_OFFLOAD_NONE
 #define NVME ACCEL_OFFLOAD_NVME
@@ -90,7 +91,7 @@ number (void *to, enum accel_dtype dtype, size_t count, size_t salt)
 static void
 create (struct net *net, struct accel *acc, const struct accel_sharding_options *sharding)
 {
-    static const int64_t shapes[PARAMETERS] = { LARGE, SMALL };
+    const int64_t shapes[PARAMETERS] = { way->strategy == ACCEL_SHARDING_NONE ? LARGE : DIVIDED, SMALL };
     static const char *const names[PARAMETERS] = { "large", "small" };
     const struct accel_optimizer_options options = { .lr = 0.01, .weight_decay = 0.01, .threads = 2 };
     struct accel_parameter parameters[PARAMETERS];

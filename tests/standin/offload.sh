@@ -6,7 +6,7 @@
 . "${srcdir:-.}/tests/testlib.sh"
 subject='offloading from GPUs' gpus=4
 . "$srcdir/tests/standin/module.sh"
-for ranks in 1 2 4; do
+for ranks in $(fewer '1 2' '1 2 4'); do
     for stage in whole '' gradients layers; do
         case $stage in gradients) lines=12 ;; layers) lines=14 ;; *) lines=13 ;; esac
         test_expect_success "$ranks ranks, ${stage:-states divided}: the losses and bits of training without offloading" '
@@ -18,7 +18,7 @@ for ranks in 1 2; do
 done
 test_expect_success '4 ranks, within pairs' 'ranks_pass 4 13 sharded scenes cpu hybrid'
 for words in params 'cpu params' 'nvme file'; do
-    for ranks in 1 2 4; do
+    for ranks in $(fewer 2 '1 2 4'); do
         test_expect_success "$ranks ranks, parameters offloaded, too: $words" 'ranks_pass $ranks 14 sharded scenes layers $words'
     done
     test_expect_success "... within pairs: $words" 'ranks_pass 4 13 sharded scenes hybrid $words'
@@ -40,6 +40,7 @@ done <<END
 2700000 offloaded lent
 END
 seeds=3
+if is_sanitized; then seeds=1; fi
 if is_long; then seeds=20; fi
 test_expect_success '2 ranks in any order of streams' '
     for seed in $(seq $seeds); do

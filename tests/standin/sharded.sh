@@ -12,10 +12,11 @@ sharded () {
     shift 2
     ranks_pass "$count" "$lines" sharded "$@"
 }
-for ranks in 1 2 3 4; do
+for ranks in $(fewer '1 3' '1 2 3 4'); do
     test_expect_success "$ranks ranks: the losses and bits of training without sharding" 'sharded $ranks 13 scenes'
 done
 seeds=3
+if is_sanitized; then seeds=1; fi
 if is_long; then seeds=20; fi
 test_expect_success '2 ranks in any order of streams' '
     for seed in $(seq $seeds); do STANDIN_SEED=$seed sharded 2 13 scenes || return 1; done'
