@@ -57,6 +57,11 @@ if command -v git >/dev/null && command -v xz >/dev/null; then
 else
     test_skip 'a file that the tarball lacks' 'needs git and xz'
 fi
+followed () { of_run with_recipes "PATH=fake:\$PATH; with_recipes folder"; }
+test_expect_success 'recipes that failed are followed once more, and good ones are not' '
+    mkdir fake && printf "#!/bin/sh\necho run >>runs && exit \$(cat fake/status)\n" >fake/python3 && chmod +x fake/python3 &&
+    echo 1 >fake/status && test_exit 1 followed && echo 0 >fake/status && followed && echo 1 >fake/status && followed &&
+    test "$(wc -l <runs)" = 2'
 test_expect_success 'the last line is the total, also if nothing can be built' '
     mkdir -p empty/.ci empty/scripts && cp "$srcdir/.ci/run" "$srcdir/.ci/days" empty/.ci && cp "$srcdir/scripts/setup.sh" empty/scripts &&
     : >empty/scripts/packages.txt && test_exit 1 env CI_DAY=2 bash empty/.ci/run >out 2>err &&
