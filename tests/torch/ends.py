@@ -5,6 +5,7 @@
   replaced    a default group that was not shut down ends when the next one begins
   forked      a child of fork() makes no calls for its parent, and waits for none
   kept        gradients in buckets are still there when their group has ended
+  unsent      a message that is never sent keeps no rank from leaving; one that is sent late still comes
   timed_out   a call that no other rank makes, in a group with a short timeout
   longer      a call that waits longer than the default group may, in a group with a longer timeout
   monitored   monitored_barrier(), after which rank 0 is gone
@@ -155,6 +156,40 @@ def kept() -> None:
     del grad, model, group
     gc.collect()
     assert not arena._blocks
+
+
+def leave() -> None:
+    """PyTorch 2.4 shuts down groups of nccl alone."""
+    world = dist.group.WORLD
+    dist.destroy_process_group()
+    world.shutdown()
+
+
+def unsent() -> None:
+    more = with_store()
+    rank = begin(**more)
+    begun = time.monotonic()
+    works = []
+    if rank == 0:
+        works = [dist.irecv(torch.ones(1), 1, tag=tag) for tag in (0, 1)] + [dist.irecv(torch.ones(1), tag=2)]
+    leave()
+    for work in works:
+        must_fail(work.wait, "was destroyed before")
+    assert time.monotonic() - begun < 300
+    begin(**more)
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        dist.isend(torch.full((1,), 3.0), 1)
+        dist.isend(torch.full((1,), 4.0), 1, tag=1)
+        store.set("leaves", b"1")
+    else:
+        store.wait(["leaves"])
+        time.sleep(1)
+        received = torch.zeros(2)
+        dist.recv(received[:1])
+        dist.recv(received[1:], tag=1)
+        assert received.tolist() == [3, 4], received
+    leave()
 
 
 def timed_out() -> None:

@@ -14,6 +14,7 @@ test_expect_success 'work has its outcome after its group was destroyed, and a s
 test_expect_success 'a group that was not shut down ends when the next one begins' 'ends replaced'
 test_expect_success 'a child of fork() gets errors' 'ends forked'
 test_expect_success 'gradients in buckets of shared memory outlive their group' 'ends kept'
+test_expect_success 'a message that is never sent keeps no rank from leaving' 'ends unsent'
 test_expect_success 'a call that has timed out keeps nobody from leaving' 'ends timed_out'
 test_expect_success 'a group with a longer timeout waits longer' 'ends longer'
 test_expect_success 'monitored_barrier() does not need the store of a rank that has passed it' 'ends monitored'

@@ -17,7 +17,7 @@ from . import _complex, _messages
 from ._job import Job, milliseconds
 from ._barrier import monitor
 from ._described import Described
-from ._lane import Function, Lane, meet
+from ._lane import Check, Function, Lane, meet
 from ._library import errors, fail, library
 from ._site import call_site
 from ._tensors import (
@@ -184,11 +184,11 @@ class Collectives:
             self._gathered.append(work)
         return work
 
-    def _meet(self, key: str, ranks: Sequence[int]) -> int:
-        """Make a communicator of members of this group."""
+    def _meet(self, key: str, ranks: Sequence[int], check: Check = None) -> int:
+        """Make a communicator of members of this group.  check: as for meet()"""
         first = self._rank == ranks[0]
         members = [self._world_ranks[rank] for rank in ranks]
-        comm = meet(self._store, f"{self._keys}/{key}", self._job.world, members, first, self._wait_s)
+        comm = meet(self._store, f"{self._keys}/{key}", self._job.world, members, first, self._wait_s, check)
         with self._lock:
             self._comms.append(comm)
             self._wait_as_long(comm)

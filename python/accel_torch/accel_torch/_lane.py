@@ -22,6 +22,7 @@ from ._work import DoneWork, Flight, FlightWork, Waiter, ending, in_mode_of_call
 # A function gets the communicator.  Its result is the rank from which a message came, where that was open.
 Function = Callable[[int], Optional[int]]
 Failed = Optional[Callable[[BaseException], None]]
+Check = Optional[Callable[[], None]]
 
 
 class Task(Flight):
@@ -151,21 +152,34 @@ class Lane:
             self._comm = None
 
 
-def meet(store: dist.Store, key: str, parent: int, ranks: Sequence[int], is_first: bool, timeout_s: float) -> int:
-    """A communicator of `ranks` of `parent`, whose id its first member brings to the others in `store`."""
+def meet(
+    store: dist.Store,
+    key: str,
+    parent: int,
+    ranks: Sequence[int],
+    is_first: bool,
+    timeout_s: float,
+    check: Check = None,
+) -> int:
+    """A communicator of `ranks` of `parent`, whose id its first member brings to the others in `store`.
+
+    check: called while this one waits for the first member; raises what ends the wait
+    """
     if is_first:
         identity = library().get_id(parent, len(ranks))
         if len(ranks) > 1:
             store.set(key, identity)
     else:
-        identity = fetch(store, key, timeout_s)
+        identity = fetch(store, key, timeout_s, check)
     return library().from_id(parent, identity, ranks)
 
 
-def fetch(store: dist.Store, key: str, timeout_s: float) -> bytes:
-    """store.get(), without keeping other threads from using the store meanwhile."""
+def fetch(store: dist.Store, key: str, timeout_s: float, check: Check = None) -> bytes:
+    """store.get(), without keeping other threads from using the store meanwhile.  check: as for meet()"""
     deadline, pause = time.monotonic() + timeout_s, 1e-4
     while not store.check([key]):
+        if check is not None:
+            check()
         if time.monotonic() >= deadline:
             raise dist.DistStoreError(f"accel: no other rank came within {timeout_s:.0f} s (key {key} of the store)")
         time.sleep(pause)

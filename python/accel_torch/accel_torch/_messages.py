@@ -13,18 +13,20 @@ so in the store of the group; the receiver looks there.
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 import sys
 import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Optional
 
 import torch
 import torch.distributed as dist
 
-from ._lane import Lane, Task
+from ._lane import Check, Lane, Task
 from ._library import PEER, AccelError, errors, fail, library
 from ._site import call_site
 from ._tensors import Tensor, copy_back, dense, units
@@ -33,6 +35,7 @@ from ._work import FlightWork, Waiter, in_mode_of_caller
 
 _C10D = vars(dist.distributed_c10d)
 _SOON_S = 0.005
+_LAST_S = 5.0  # for which the end of a group waits for the first message of a rank
 _ENVELOPE = struct.Struct("<qqqqq216s")  # tag, bytes, count and type as libaccel has them, line and file of the sender
 
 Site = tuple[bytes, int]
@@ -114,7 +117,7 @@ class Messages:
         keys: str,
         rank: int,
         size: int,
-        make: Callable[[str, Sequence[int]], int],
+        make: Callable[[str, Sequence[int], Check], int],
         wait_s: float,
         waiter: Waiter,
     ) -> None:
@@ -131,6 +134,7 @@ class Messages:
         self._any = Lane(lambda: 0, waiter)
         self._lock = threading.Lock()
         self._sends = threading.Event()
+        self._ends = math.inf  # when what has not begun to come is given up: set by stop()
         self._stops = False
         self._teller: Optional[threading.Thread] = None
 
@@ -144,12 +148,17 @@ class Messages:
         with self._lock:
             lane = self._lanes.get((source, to, tag != 0))
             if lane is None:
-                lane = Lane(lambda: self._make(f"{kind}/{source}/{to}", (source, to)), self._waiter)
+                check = partial(self._check_end, source)
+                lane = Lane(lambda: self._make(f"{kind}/{source}/{to}", (source, to), check), self._waiter)
                 self._lanes[source, to, tag != 0] = lane
             count = self._counts.get((source, to, tag))
             if count is None:
                 count = self._counts[source, to, tag] = _Count(f"{self._keys}/waits/{source}/{to}/{tag}")
             return lane, count
+
+    def _check_end(self, source: int) -> None:
+        if time.monotonic() >= self._ends:
+            raise RuntimeError(f"accel: the process group was destroyed before rank {source} sent a message")
 
     def send(self, tensor: Tensor, to: int, tag: int, waits: bool, timeout_s: Optional[float]) -> dist.Work:
         (lane, count), site = self._find(self._rank, to, tag), call_site()
@@ -280,12 +289,14 @@ class Messages:
 
     def _find_sender(self, tag: int) -> int:
         deadline, pause = time.monotonic() + self._wait_s, 1e-3
-        while time.monotonic() < deadline and not self._stops:
+        while time.monotonic() < min(deadline, self._ends):
             for source in range(self._size):
                 if source != self._rank and self._has_message(source, tag):
                     return source
             time.sleep(pause)
             pause = min(pause * 2, 0.02)
+        if time.monotonic() >= self._ends:
+            raise RuntimeError(f"accel: the process group was destroyed before any rank sent a message with tag {tag}")
         raise RuntimeError(f"accel: no rank sent a message with tag {tag} within {self._wait_s:.0f} s")
 
     def _has_message(self, source: int, tag: int) -> bool:
@@ -329,10 +340,12 @@ class Messages:
         return self._any.is_busy() or any(lane.is_busy() for lane in list(self._lanes.values()))
 
     def stop(self) -> None:
-        self._stops = True
-        self._sends.set()
-        if self._teller is not None:
-            self._teller.join()
+        """Wait for what is in flight; a message of which nothing has come by then is given up soon."""
+        self._ends = time.monotonic() + _LAST_S
         self._any.stop()
         for lane in self._lanes.values():
             lane.stop()
+        self._stops = True  # the last: others may have to hear of a message that waits
+        self._sends.set()
+        if self._teller is not None:
+            self._teller.join()
