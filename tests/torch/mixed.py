@@ -8,6 +8,7 @@
 The device is a stand-in for one on which no tensor has elements.  Exits with 77 if torch cannot have such a device.
 """
 
+import inspect
 import os
 import sys
 
@@ -43,6 +44,10 @@ class Counted(c10d.Backend):
 
     def barrier(self, opts=None):
         return self._note("barrier", [])
+
+    @property
+    def supports_splitting(self) -> bool:
+        return True
 
     def shutdown(self):
         calls.append("shutdown")
@@ -83,6 +88,12 @@ else:
     dist.broadcast(there(), 0, group=group)
     assert isinstance(world._get_backend(torch.device("other")), Counted)
     assert {device.type for device in world._device_types} == {"cpu", "other"}
+    # torch's own group is split only with the backend of its default device.
+    is_split = "MixedProcessGroup" in classes and "backend" in inspect.signature(dist.split_group).parameters
+    for name in ("gloo", "cpu:gloo") if is_split else ():
+        part = dist.split_group(split_ranks=[[0, 1]], backend=name)
+        assert [device.type for device in part._device_types] == ["cpu"], part._device_types
+        sums(part)
 dist.destroy_process_group()
 print(f"{' '.join(classes)} {named}: {' '.join(calls)}\n", end="", flush=True)
 os._exit(0)  # torch 2.15's own gloo sometimes aborts when the interpreter ends

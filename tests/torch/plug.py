@@ -5,6 +5,7 @@
   plug.py child            the same in a child of each rank, with a group of its own, while the rank has one, too
   plug.py spawn            ranks that the program starts itself
   plug.py below COMMAND... starts another job
+  plug.py split            groups of the default group by split_group(), with each name of its backend; prints their classes
   plug.py stacks           rank 1 computes, in compute(), while the file `busy` exists
 """
 
@@ -51,6 +52,16 @@ def child():
     dist.barrier()
 
 
+def split():
+    """The last name is what PyTorch's own code for pipelines uses."""
+    last = dist.BackendConfig(dist.get_backend_config()).get_device_backend_map()["cpu"]
+    for named in (None, "gloo", "cpu:gloo", f"cpu:{last}"):
+        group = dist.split_group(split_ranks=[[0, 1]], backend=named)
+        number = torch.ones(1)
+        dist.all_reduce(number, group=group)
+        print(f"{type(group).__name__} {dist.get_backend(group)} {named} {number.item()}\n", end="", flush=True)
+
+
 def spawned(rank, port):
     os.environ.update(RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     dist.init_process_group("gloo")
@@ -76,7 +87,7 @@ if __name__ == "__main__":
         dist.init_process_group(None if named == ["none"] else named[0])
         if mode == "stacks" and dist.get_rank() == 1:
             compute()
-        train()
+        split() if mode == "split" else train()
     if dist.is_initialized():
         dist.destroy_process_group()
     sys.stdout.flush()

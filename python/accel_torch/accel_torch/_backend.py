@@ -700,8 +700,10 @@ class AccelProcessGroup(Collectives, Described, dist.ProcessGroup):
         group_name: Optional[str] = None,
         group_desc: Optional[str] = None,
         device_types: Any = None,
-    ) -> Optional[AccelProcessGroup]:
-        """The group of these ranks; None for others.  All ranks of this group call it."""
+        *,
+        kind: Optional[type[AccelProcessGroup]] = None,
+    ) -> Optional[dist.ProcessGroup]:
+        """The group of these ranks; None for others.  All ranks of this group call it.  kind: its class, if another"""
         self._check_open()
         self._splits += 1
         ranks = list(new_ranks)
@@ -714,7 +716,7 @@ class AccelProcessGroup(Collectives, Described, dist.ProcessGroup):
         wait = timeout or (opts or self.options)._timeout
         keys = self._job.keys_of(name)
         comm = meet(store, f"{keys}/group", self._job.world, members, index == 0, wait.total_seconds())
-        made = type(self)(store, index, len(ranks), wait, self._job, comm, members, keys)
+        made = (kind or type(self))(store, index, len(ranks), wait, self._job, comm, members, keys)
         made.setGroupName(name)
         made.setGroupDesc(group_desc or "undefined")
         return made

@@ -7,7 +7,7 @@ other backends its name has, so this one passes calls on tensors of other device
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Optional
 
 import torch
@@ -102,8 +102,18 @@ class MixedProcessGroup(AccelProcessGroup):
         self.others.abort()
         super().abort()
 
-    def split_group(self, new_ranks: Any, *more: Any, **named: Any) -> Optional[MixedProcessGroup]:
+    def split_group(
+        self, new_ranks: Any, *more: Any, device_types: Optional[Sequence[torch.device]] = None, **named: Any
+    ) -> Optional[dist.ProcessGroup]:
+        """device_types: those of the new group, of which the others have only some"""
+        elsewhere = [device for device in device_types or () if _is_elsewhere(device)]
+        if device_types and not elsewhere:
+            return super().split_group(new_ranks, *more, kind=AccelProcessGroup, **named)
+        if device_types:
+            named["device_types"] = elsewhere
         others = self.others.split_group(new_ranks, *more, **named)
+        if device_types and len(elsewhere) == len(device_types):
+            return others
         made = super().split_group(new_ranks, *more, **named)
         return made.join(others) if isinstance(made, MixedProcessGroup) else None
 

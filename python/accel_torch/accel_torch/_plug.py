@@ -15,6 +15,7 @@ import faulthandler
 import os
 import sys
 import time
+from types import FrameType
 from typing import Any, Optional
 
 import torch
@@ -48,14 +49,26 @@ def install() -> None:
 
         def __init__(self, backend: str) -> None:
             super().__init__(backend)
+            self._given = dict(self.device_backend_map)
             global _was_replaced
             _was_replaced = _replace(self.device_backend_map)
+
+        def get_device_backend_map(self) -> dict[str, str]:
+            return self._given if _compares_given(sys._getframe(1)) else self.device_backend_map
 
     BackendConfig.__qualname__ = config.__qualname__
     BackendConfig.__module__ = config.__module__
     c10d.BackendConfig = BackendConfig
     if hasattr(dist, "BackendConfig"):
         dist.BackendConfig = BackendConfig
+
+
+def _compares_given(frame: FrameType) -> bool:
+    """Whether this frame is of split_group(), which compares the names of the parent with one that the program gives:
+    gloo, or accel as torch's own code gets it from get_backend_config().
+    """
+    is_split = frame.f_code.co_name == "split_group" and frame.f_globals is vars(dist.distributed_c10d)
+    return is_split and "accel" not in str(frame.f_locals.get("backend"))
 
 
 def _claim() -> None:
