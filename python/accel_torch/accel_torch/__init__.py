@@ -29,7 +29,8 @@ def _register() -> None:
     if "accel" not in dist.Backend.backend_list:
         dist.Backend.register_backend("accel", _create, extended_api=True, devices=["cpu"])
         # torch's flight recorder is for groups that are C++; libaccel has its own (accelerate stacks, reports).
-        getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("accel")
+        recording: set[str] = getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set())
+        recording.add("accel")
 
 
 def _autoload() -> None:

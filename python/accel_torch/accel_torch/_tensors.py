@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Optional
 
 import torch
+from torch import Tensor as Tensor  # which others import from here
 
 from ._types import DTYPES, UINT8
-
-Tensor = torch.Tensor
 
 
 def units(tensor: Tensor) -> tuple[int, int]:
