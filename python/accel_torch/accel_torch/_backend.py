@@ -35,7 +35,8 @@ from ._tensors import (
     units,
 )
 from ._types import DTYPES, OPS, REDUCIBLE
-from ._work import After, DoneWork, Flight, FlightWork, ManyWork, NumberedWork, Started, Waiter, for_caller
+from ._pending import Pending
+from ._work import After, DoneWork, FlightWork, ManyWork, NumberedWork, Started, Waiter, for_caller
 
 RedOpType = dist.ReduceOp.RedOpType
 # One call of libaccel: its name, and its arguments after the communicator.
@@ -110,7 +111,7 @@ class Collectives:
         self._polls = not library().starts_at_once(comm)
         self._waiter = Waiter(self._polls)
         self._calls = threading.Lock()  # one thread at a time may be in a call on the communicator
-        self._flights: set[Flight] = set()  # that have not ended
+        self._flights = Pending()
         self._closed = ""  # why no further call can be made
         self._steps: Optional[Lane] = None
         self._messages: Optional[_messages.Messages] = None
@@ -248,7 +249,7 @@ class Collectives:
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> dist.Work:
         sync, op = _is_sync(opts), _red_op(opts)
         if any(tensor.dtype not in REDUCIBLE or tensor.is_sparse for tensor in tensors) or op not in OPS:
-            return for_caller(ManyWork([self._reduce_one(tensor, sync, op) for tensor in tensors]))
+            return for_caller(ManyWork([self._reduce_one(tensor, sync, op) for tensor in tensors], self._flights))
         sources = [dense(tensor) for tensor in tensors]
         seen: set[int] = set()
         for i, source in enumerate(sources):  # a tensor may be there twice, on this rank alone
@@ -361,7 +362,7 @@ class Collectives:
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
         sync = _is_sync(opts)
-        return for_caller(ManyWork([self._gather_single(sync, *pair) for pair in zip(outputs, inputs)]))
+        return for_caller(ManyWork([self._gather_single(sync, *pair) for pair in zip(outputs, inputs)], self._flights))
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
@@ -371,7 +372,7 @@ class Collectives:
             rows = [row[index] for row in outputs]
             check_rows(rows, self._size, tensor, "the output")
             works.append(self._gather_rows(_is_sync(opts), rows, tensor, rows))
-        return for_caller(ManyWork(works))
+        return for_caller(ManyWork(works, self._flights))
 
     def gather(
         self, outputs: Any, inputs: Any, opts: Any = None, root: Any = None, timeout: Any = None
@@ -457,7 +458,8 @@ class Collectives:
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> dist.Work:
         sync, op = _is_sync(opts), _red_op(opts)
-        return for_caller(ManyWork([self._scatter_single(sync, op, *pair) for pair in zip(outputs, inputs)]))
+        works = [self._scatter_single(sync, op, *pair) for pair in zip(outputs, inputs)]
+        return for_caller(ManyWork(works, self._flights))
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -553,7 +555,7 @@ class Collectives:
 
     def end_coalescing(self, device: Any = None) -> dist.Work:
         works, self._gathered = self._gathered or [], None
-        return ManyWork(works)
+        return ManyWork(works, self._flights)
 
     _end_coalescing = end_coalescing
 
@@ -619,17 +621,27 @@ class Collectives:
         self._waiter.stop()
         for flight in list(self._flights):  # whoever has its Work may still ask for the outcome
             flight.finish()
+        self._flights.stop()
         with self._calls:  # another thread's call, which uses the communicator
             self._closed = "has been destroyed"
         if self._comm != self._job.world:
             self._library.comm_destroy(self._comm)
 
     def disown(self) -> None:
-        """In a child of fork(): the group is its parent's, and so are the threads that may have its locks."""
-        self._closed = "is that of the parent, from which fork() has made this process"
+        """In a child of fork(): what has begun is the parent's, and so are the threads that may have locks.
+
+        A group of one process serves both, as it does in libaccel.
+        """
+        owner = "is that of the parent, from which fork() has made this process"
+        if self._size > 1:
+            self._closed = owner
         self._calls, self._lock = threading.Lock(), threading.Lock()
-        for flight in list(self._flights):
-            flight.disown(RuntimeError(f"accel: the process group {self._closed}"))
+        self._waiter, self._messages = Waiter(self._polls), None
+        if self._steps is not None:
+            self._steps.disown(self._waiter)
+        flights, self._flights = self._flights, Pending()
+        for flight in list(flights):
+            flight.disown(RuntimeError(f"accel: the process group {owner}"))
 
     def give_up(self, reason: bytes) -> None:
         """End what is in flight, here and on the other ranks, with an error.  Any thread."""

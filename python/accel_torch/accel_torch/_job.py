@@ -14,6 +14,7 @@ from typing import Any, Optional
 
 from . import _memory
 from ._library import Options, errors, fail, library
+from ._pending import ending
 
 
 def milliseconds(timeout: timedelta) -> int:
@@ -111,14 +112,16 @@ def current_job() -> Job:
 
 
 def _disown() -> None:
-    """In a child of fork().  A group of one process serves both, as it does in libaccel."""
+    """In a child of fork()."""
+    ending.release()
     if _job is not None:
-        for group in [group for group in _job.groups if group.size() > 1]:
+        for group in [*_job.groups, *_job.abandoned]:
             group.disown()
-            _job.groups.discard(group)
+            if group.size() > 1:
+                _job.groups.discard(group)
 
 
-os.register_at_fork(after_in_child=_disown)
+os.register_at_fork(before=ending.acquire, after_in_parent=ending.release, after_in_child=_disown)
 
 
 @atexit.register

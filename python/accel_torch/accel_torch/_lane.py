@@ -17,7 +17,8 @@ from typing import Any, Optional
 import torch.distributed as dist
 
 from ._library import library
-from ._work import DoneWork, Flight, FlightWork, Waiter, ending, in_mode_of_caller
+from ._pending import ending
+from ._work import DoneWork, Flight, FlightWork, Waiter, in_mode_of_caller
 
 # A function gets the communicator.  Its result is the rank from which a message came, where that was open.
 Function = Callable[[int], Optional[int]]
@@ -66,9 +67,9 @@ class Task(Flight):
         return self.event.is_set()
 
     def disown(self, error: BaseException) -> None:
-        super().disown(error)
         self.event = threading.Event()
         self.event.set()
+        super().disown(error)
 
 
 class Lane:
@@ -139,6 +140,11 @@ class Lane:
 
     def is_busy(self) -> bool:
         return self._busy or bool(self._queue)
+
+    def disown(self, waiter: Waiter) -> None:
+        """In a child of fork(): all but the communicator, which may serve both, is the parent's."""
+        self._waiter, self._queue, self._busy, self._stop = waiter, deque(), False, False
+        self._changed, self._thread = threading.Condition(), None
 
     def stop(self) -> None:
         """Wait until all that was queued has run, and free the communicator."""

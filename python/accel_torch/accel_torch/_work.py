@@ -21,10 +21,9 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from ._library import TIMEOUT, AccelError, errors, fail, library
+from ._pending import Limit, Pending, ending
 
 After = Optional[Callable[[], None]]
-
-ending = threading.Lock()  # around `done` and `gates` of all flights; never held while waiting
 
 
 def in_mode_of_caller(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,7 +41,7 @@ def in_mode_of_caller(function: Callable[..., Any]) -> Callable[..., Any]:
 class Flight:
     """What one call has begun: its end, result, error and futures.  Kinds of flights differ in how one waits."""
 
-    __slots__ = ("done", "error", "gates", "home", "late", "source", "tensors")
+    __slots__ = ("done", "error", "gates", "home", "late", "limit", "source", "tensors")
 
     def __init__(self, tensors: Any) -> None:
         self.tensors = tensors  # the result
@@ -51,7 +50,15 @@ class Flight:
         self.done = False
         self.source = -1  # of a message from any rank: whose it was
         self.late = False  # a wait for it has timed out, so it may never end
-        self.home: Optional[set[Flight]] = None  # the group's, of all that have not ended
+        self.limit: Optional[Limit] = None  # of its futures, until they have failed
+        self.home: Optional[Pending] = None  # the group's, of all that have not ended
+
+    def join(self, flights: Pending) -> None:
+        """Be one of `flights` until the end."""
+        with ending:
+            if not self.done:
+                self.home = flights
+                flights.add(self)
 
     def complete(self) -> None:
         """Wait for the end; whatever the outcome, `done` is set.  Any thread."""
@@ -80,16 +87,29 @@ class Flight:
         for gate in gates:
             gate.set_result(None)
 
+    def expire(self, text: str) -> None:
+        """Futures fail as wait() does when its time is over."""
+        if self.is_over():
+            self.finish()
+            return
+        self.late = True
+        with ending:
+            gates, self.gates = self.gates, []
+        for gate in gates:
+            gate.set_result(AccelError(TIMEOUT, text))
+
     def disown(self, error: BaseException) -> None:
         """In a child of fork(): it is over, with this error.  Threads of the parent may have its locks."""
         self.error, self.done = self.error or error, True
+        self.end()
 
-    def _outcome(self, _gate: Any) -> Any:
-        if self.error is not None:
-            raise self.error
+    def _outcome(self, gate: torch.futures.Future[Any]) -> Any:
+        error = self.error or gate.value()
+        if error is not None:
+            raise error
         return self.tensors
 
-    def get_future(self) -> torch.futures.Future[Any]:
+    def get_future(self, limit: Optional[Limit] = None) -> torch.futures.Future[Any]:
         """The outcome, as what then() returns: set_exception() would give C++, such as DDP's reducer, the exception as
         a value, and it crashes.
         """
@@ -98,13 +118,16 @@ class Flight:
         if not self.done and self.is_over():
             self.finish()
         with ending:
-            is_done = self.done
+            is_done, home = self.done, self.home
             if not is_done:
                 self.gates.append(gate)
+                self.limit = limit
         if is_done:
             gate.set_result(None)
         else:
             self.attend()
+            if home is not None and limit is not None:
+                home.limit(limit.deadline)
         return outcome
 
     def poll(self, deadline: Optional[float] = None, text: str = "") -> None:
@@ -173,8 +196,8 @@ class Started(Flight):
         self.waiter.put(self)
 
     def disown(self, error: BaseException) -> None:
-        super().disown(error)
         self.waiting = threading.Lock()
+        super().disown(error)
 
 
 class Waiter:
@@ -274,22 +297,22 @@ class FlightWork(NumberedWork):
         self._timeout_s = timeout_s
         self._begin = time.monotonic() if timeout_s is not None else 0.0
 
-    def join(self, flights: set[Flight]) -> None:
-        """Be one of `flights` until the end."""
-        flight = self._flight
-        with ending:
-            if not flight.done:
-                flight.home = flights
-                flights.add(flight)
+    def join(self, flights: Pending) -> None:
+        self._flight.join(flights)
+
+    def _limit(self) -> Optional[Limit]:
+        if self._timeout_s is None:
+            return None
+        text = f"timed out after {self._timeout_s * 1000:.0f} ms, the timeout of the call or its process group"
+        return Limit(self._begin + self._timeout_s, text)
 
     def wait(self, timeout: Optional[timedelta] = None) -> bool:
-        flight = self._flight
+        flight, limit = self._flight, self._limit()
         own = timeout.total_seconds() if timeout else 0
         if own > 0:
             flight.wait_until(time.monotonic() + own, f"wait() timed out after {own * 1000:.0f} ms")
-        elif self._timeout_s is not None:
-            text = f"timed out after {self._timeout_s * 1000:.0f} ms, the timeout of the call or its process group"
-            flight.wait_until(self._begin + self._timeout_s, text)
+        elif limit is not None:
+            flight.wait_until(*limit)
         elif not flight.done:
             flight.finish()
         if flight.error is not None:
@@ -318,7 +341,7 @@ class FlightWork(NumberedWork):
     _source_rank = source_rank
 
     def get_future(self) -> torch.futures.Future[Any]:
-        return self._flight.get_future()
+        return self._flight.get_future(self._limit())
 
     def __del__(self) -> None:
         flight = self._flight
@@ -364,11 +387,12 @@ class ManyWork(FlightWork):
     """The Work of several calls, which were made between start_coalescing() and end_coalescing()."""
 
     class _All(Flight):
-        __slots__ = ("works",)
+        __slots__ = ("flights", "works")
 
-        def __init__(self, works: Sequence[dist.Work]) -> None:
+        def __init__(self, works: Sequence[dist.Work], flights: Pending) -> None:
             super().__init__([tensor for work in works for tensor in _tensors_of(work)])
             self.works = works
+            self.flights = flights  # of the group
 
         def complete(self) -> None:
             for work in self.works:
@@ -381,10 +405,11 @@ class ManyWork(FlightWork):
             return all(work.is_completed() for work in self.works)
 
         def attend(self) -> None:
+            self.join(self.flights)
             threading.Thread(target=self.finish, daemon=True).start()
 
-    def __init__(self, works: Sequence[dist.Work]) -> None:
-        super().__init__(ManyWork._All(works))
+    def __init__(self, works: Sequence[dist.Work], flights: Pending) -> None:
+        super().__init__(ManyWork._All(works, flights))
 
     def __del__(self) -> None:
         pass  # the works of the single calls see to their tensors
