@@ -408,11 +408,13 @@ work_group_end (struct accel_comm *comm)
         int number = begin (work);
         if (number)
             fail_all (work, number);
+        unlock_and_wake (comm); /* the next one may wait for this one */
+        work_lock ();
     }
     for (struct accel_work *work = flight.works; work; work = work->later)
         if (work->comm == comm)
             work->is_grouped = false;
-    unlock_and_wake (comm);
+    work_unlock ();
 }
 
 bool
