@@ -27,7 +27,7 @@ shm_make_group (void *transport, int size, int64_t *group_id, struct accel_error
     struct shm *shm = transport;
     struct shm *world = shm->world ? shm->world : shm;
     void *memory;
-    size_t stages = (size_t) size * 2 * SHM_PIECE_DIVIDED;
+    size_t stages = (size_t) size * 2 * shm_piece_room (size);
     enum accel_status status = shm_alloc (world, &memory, block_bytes (size) + stages, err);
     world->led_groups += !status;
     if (!status)

@@ -32,7 +32,7 @@ read_layout (struct shm *shm)
     size_t page = (size_t) sysconf (_SC_PAGESIZE), size = (size_t) shm->size;
     layout->blocks = header->data_offset;
     layout->stages = shm_round_up (layout->blocks + size * sizeof (struct shm_block), page);
-    layout->arenas = shm_round_up (layout->stages + size * 2 * SHM_PIECE_DIVIDED, SHM_HUGE);
+    layout->arenas = shm_round_up (layout->stages + size * 2 * shm_piece_room (shm->size), SHM_HUGE);
     layout->arena_bytes = atomic_load (&header->arena_bytes);
     layout->end = layout->arenas + size * layout->arena_bytes;
 }

@@ -24,8 +24,8 @@
 
 enum {
     SHM_INLINE = 4096,          /* bytes that travel in the post itself */
-    SHM_PIECE = 256 << 10,      /* bytes of a buffer that pass through a piece of a stage at once, */
-    SHM_PIECE_DIVIDED = 512 << 10, /* and of all-reduces that are divided: it has room for so many */
+    SHM_PIECE = 256 << 10,      /* bytes of a buffer that pass through a piece of a stage at once */
+    SHM_PIECE_DIVIDED = 512 << 10, /* the same for all-reduces that are divided */
     SHM_PIECE_SMALL = 64 << 10, /* if small pieces are best, as many are used of it at most, */
     SHM_PIECE_LEAST = 16 << 10, /* and at least */
     SHM_MANY = 4,               /* ranks from which on all-reduces of more than a piece are divided */
@@ -186,20 +186,27 @@ shm_round_up (size_t value, size_t unit)
     return (value + unit - 1) / unit * unit;
 }
 
+/** Bytes that a piece has room for. */
+static inline size_t
+shm_piece_room (int size)
+{
+    return size < SHM_MANY ? SHM_PIECE : SHM_PIECE_DIVIDED;
+}
+
 /** The stage piece that @p rank fills next.  Two ranks exchange theirs: the one that has read a piece fills it next.
  * If reading took its lines over (reduce.h), writing them costs nothing more; otherwise it makes no difference. */
 static inline unsigned char *
 shm_piece_of (const struct shm *shm, int rank)
 {
     uint64_t owner = shm->size == 2 ? (uint64_t) rank ^ (shm->pieces >> 1 & 1) : (uint64_t) rank;
-    return shm->stages + (owner * 2 + (shm->pieces & 1)) * SHM_PIECE_DIVIDED;
+    return shm->stages + (owner * 2 + (shm->pieces & 1)) * shm_piece_room (shm->size);
 }
 
 /** The one that is filled after it; not of two ranks, which swap theirs. */
 static inline unsigned char *
 shm_other_piece_of (const struct shm *shm, int rank)
 {
-    return shm->stages + ((uint64_t) rank * 2 + (~shm->pieces & 1)) * SHM_PIECE_DIVIDED;
+    return shm->stages + ((uint64_t) rank * 2 + (~shm->pieces & 1)) * shm_piece_room (shm->size);
 }
 
 /** The rank that people know: in the world. */
