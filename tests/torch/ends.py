@@ -134,7 +134,7 @@ def use_alone(alone: dist.ProcessGroup, rows: torch.Tensor) -> None:
 
 def fork_among_threads(group: dist.ProcessGroup) -> int:
     """fork(), while other threads have the locks of a group, and that of all flights for a moment."""
-    forked = threading.Event()
+    forked, held = threading.Event(), threading.Event()
 
     def hold() -> None:
         with group._calls, group._lock:
@@ -142,12 +142,13 @@ def fork_among_threads(group: dist.ProcessGroup) -> int:
 
     def hold_briefly() -> None:
         with ending:
+            held.set()
             time.sleep(0.3)
 
     threads = [threading.Thread(target=hold), threading.Thread(target=hold_briefly)]
     for thread in threads:
         thread.start()
-    while not (group._lock.locked() and ending.locked()):
+    while not (group._lock.locked() and held.is_set()):
         time.sleep(0.001)
     child = os.fork()
     if child:

@@ -605,7 +605,7 @@ class Collectives:
         if self not in self._job.groups:
             return
         self._job.groups.discard(self)
-        if any(flight.late for flight in list(self._flights)):
+        if any(flight.late and not flight.is_over() for flight in list(self._flights)):
             self._job.abandoned.append(self)
         else:
             self.end()
@@ -639,9 +639,13 @@ class Collectives:
         self._waiter, self._messages = Waiter(self._polls), None
         if self._steps is not None:
             self._steps.disown(self._waiter)
-        flights, self._flights = self._flights, Pending()
-        for flight in list(flights):
+        flights, self._flights = list(self._flights), Pending()
+        for flight in flights:
             flight.disown(RuntimeError(f"accel: the process group {owner}"))
+        for flight in flights:  # in threads, because callbacks may wait for each other, or for a lock of this one
+            gates, flight.gates, flight.home = flight.gates, [], None
+            for gate in gates:
+                threading.Thread(target=gate.set_result, args=(None,), name="accel_torch forked", daemon=True).start()
 
     def give_up(self, reason: bytes) -> None:
         """End what is in flight, here and on the other ranks, with an error.  Any thread."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, Optional
 if TYPE_CHECKING:
     from ._work import Flight
 
-ending = threading.Lock()  # around `done` and `gates` of all flights; never held while waiting
+# Around `done` and `gates` of all flights; never held while waiting.  A signal's handler, or __del__(), may come
+# in between and fork, or end a flight: so the thread that has it may have it once more.
+ending = threading.RLock()
 
 
 class Limit(NamedTuple):
@@ -46,7 +48,7 @@ class Pending(set["Flight"]):
         while True:
             with self._changed:
                 with ending:
-                    limits = [flight.limit.deadline for flight in self if flight.limit is not None]
+                    limits = [flight.limit.deadline for flight in list(self) if flight.limit is not None]
                 self._look = min(limits, default=math.inf)
                 if not limits:
                     self._thread = None
@@ -61,7 +63,7 @@ class Pending(set["Flight"]):
         """In other threads, because callbacks may wait for futures that this one has to fail."""
         now = time.monotonic()
         with ending:
-            limited = [(flight, flight.limit) for flight in self if flight.limit is not None]
+            limited = [(flight, flight.limit) for flight in list(self) if flight.limit is not None]
             late = [(flight, limit) for flight, limit in limited if limit.deadline <= now]
             for flight, _ in late:
                 flight.limit = None

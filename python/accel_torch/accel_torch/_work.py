@@ -78,13 +78,15 @@ class Flight:
 
     def end(self) -> None:
         """Set `done` and open the gates: callbacks of futures run here, and may wait for other flights."""
-        with ending:
-            self.done = True
-            if self.home is not None:
-                self.home.discard(self)
-                self.home = None
-            gates, self.gates = self.gates, []
-        for gate in gates:
+        while True:
+            with ending:
+                self.done = True
+                gate = self.gates.pop(0) if self.gates else None
+                if gate is None and self.home is not None:  # not before, for fork() in the meantime
+                    self.home.discard(self)
+                    self.home = None
+            if gate is None:
+                return
             gate.set_result(None)
 
     def expire(self, text: str) -> None:
@@ -99,9 +101,8 @@ class Flight:
             gate.set_result(AccelError(TIMEOUT, text))
 
     def disown(self, error: BaseException) -> None:
-        """In a child of fork(): it is over, with this error.  Threads of the parent may have its locks."""
+        """In a child of fork(): it is over, with this error; its gates stay.  The parent's threads may have locks."""
         self.error, self.done = self.error or error, True
-        self.end()
 
     def _outcome(self, gate: torch.futures.Future[Any]) -> Any:
         error = self.error or gate.value()
