@@ -167,9 +167,12 @@ def forked() -> None:
     dist.all_to_all_single(torch.empty(2), rows, async_op=True).wait()
     works = in_flight(rows) if rank == 0 else []
     futures = [one.get_future() for one in works]
+    called = threading.Lock()
     if works:
+        works[0].get_future().then(lambda _future: called.acquire() and called.release())
         time.sleep(0.1)  # a thread waits for the first, with a lock
-    child = fork_among_threads(alone)
+    with called:
+        child = fork_among_threads(alone)
     if child == 0:
         in_child(rows, 1 - rank, alone, works, futures)
     if rank == 0:
