@@ -255,7 +255,7 @@ class Waiter:
                 if self._stops and not self._queue:
                     return None
                 self._idle += 1
-                self._changed.wait()
+                self._changed.wait(1)  # __del__() of a work may call put() just before, and wake no thread
                 self._idle -= 1
             self._waits = True
             return self._queue.popleft()
