@@ -12,6 +12,7 @@ from typing import Any, Optional, Union
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 
 from . import _complex, _messages
 from ._job import Job, milliseconds
@@ -19,7 +20,7 @@ from ._barrier import monitor
 from ._described import Described
 from ._lane import Check, Function, Lane, meet
 from ._library import errors, fail, library
-from ._site import call_site
+from ._site import call_site, is_backward_pass
 from ._tensors import (
     Tensor,
     are_even,
@@ -34,7 +35,7 @@ from ._tensors import (
     spread,
     units,
 )
-from ._types import DTYPES, OPS, REDUCIBLE
+from ._types import DTYPES, NUMBERS, OPS, REDUCIBLE, SUM
 from ._pending import Pending
 from ._work import After, DoneWork, FlightWork, ManyWork, NumberedWork, Started, Waiter, for_caller
 
@@ -74,6 +75,11 @@ def _red_op(opts: Any, timeout: Any = None) -> Any:
         return RedOpType.SUM
     op = getattr(opts, "reduceOp", opts)
     return getattr(op, "op", op)
+
+
+def _number(opts: Any) -> Optional[int]:
+    """libaccel's number of the reduction, of options or given in place of them; None: it does not have this one."""
+    return SUM if opts is None else NUMBERS.get(hash(getattr(opts, "reduceOp", opts)))
 
 
 def _root(opts: Any) -> int:
@@ -116,6 +122,8 @@ class Collectives:
         self._steps: Optional[Lane] = None
         self._messages: Optional[_messages.Messages] = None
         self._gathered: Optional[list[dist.Work]] = None  # between start_coalescing() and end_coalescing()
+        # Addresses of the last bucket of each DistributedDataParallel, and what the call on it returns, over and over.
+        self.last_buckets: dict[int, Optional[tuple[Tensor, dist.Work]]] = {}
         self._barriers = 0
         self._sequence = 0  # collectives ever begun
         self._splits = 0
@@ -123,6 +131,7 @@ class Collectives:
         self._comms = [comm]  # all of this group
         self.set_timeout(timeout)
         job.groups.add(self)
+        job.has_one_group = comm == job.world
 
     # ---- calls ----
 
@@ -131,19 +140,15 @@ class Collectives:
 
         tensors: the result;  keep: all that must stay until the end;  after: what is left to do then
         """
-        file, line = call_site()
-        self._check_open()
-        self._sequence += 1
         if sync and self._timeout_s is None and self._gathered is None:
-            with self._calls:
-                self._check_open()
-                for name, args in calls:
-                    status = getattr(self._library, name)(file, line, self._comm, *args, errors.pointer)
-                    if status:
-                        raise fail(status)
+            self._call(calls)
             if after is not None:
                 after()
-            return self._note(DoneWork(tensors))
+            work = DoneWork(tensors)
+            work.sequence = self._sequence
+            return work
+        file, line = call_site()
+        self._sequence += 1
         handles: list[ctypes.c_void_p] = []
         try:
             with self._calls:
@@ -161,6 +166,17 @@ class Collectives:
             raise
         started = Started(handles, tensors, keep, after, self._waiter)
         return self._note(FlightWork(started, sync.seconds if isinstance(sync, _Limited) else self._timeout_s))
+
+    def _call(self, calls: Sequence[Call]) -> None:
+        """Make calls of libaccel, and wait for each."""
+        file, line = call_site()
+        self._sequence += 1
+        with self._calls:
+            self._check_open()
+            for name, args in calls:
+                status = getattr(self._library, name)(file, line, self._comm, *args, errors.pointer)
+                if status:
+                    raise fail(status)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -198,20 +214,42 @@ class Collectives:
     # ---- collectives ----
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> dist.Work:
-        tensor = single(tensors) if isinstance(tensors, Tensor) or len(tensors) == 1 else None
-        sync, op = _is_sync(opts, timeout), _red_op(opts)
-        if tensor is None:
-            return for_caller(self._reduce_list(tensors, sync, op))
-        return for_caller(self._reduce_one(tensor, sync, op))
+        sync, number = _is_sync(opts, timeout), _number(opts)
+        if type(tensors) is not list and isinstance(tensors, Tensor):  # isinstance() of tensors is slow
+            return for_caller(self._reduce_one(tensors, sync, number, opts))
+        if len(tensors) == 1:
+            return for_caller(self._reduce_one(tensors[0], sync, number, opts))
+        return for_caller(self._reduce_list(tensors, sync, _red_op(opts)))
 
-    def _reduce_one(self, tensor: Tensor, sync: Sync, op: Any) -> dist.Work:
-        number = OPS.get(op)
-        if number is None or tensor.dtype not in REDUCIBLE or tensor.is_sparse:
-            return _complex.all_reduce(self, tensor, sync, op)
+    def _reduce_one(self, tensor: Tensor, sync: Sync, number: Optional[int], opts: Any) -> dist.Work:
+        """number: _number(opts)"""
+        dtype = REDUCIBLE.get(tensor.dtype)
+        if number is None or dtype is None or tensor.is_sparse:
+            return _complex.all_reduce(self, tensor, sync, _red_op(opts))
         source = dense(tensor)
         pointer = source.data_ptr()
-        call = ("comm_all_reduce", (pointer, pointer, source.numel(), DTYPES[source.dtype], number))
-        return self._run(sync, (call,), [tensor], source, back(tensor, source))
+        calls = (("comm_all_reduce", (pointer, pointer, source.numel(), dtype, number)),)
+        if pointer in self.last_buckets and sync is False and source is tensor and self._may_wait():
+            return self._reduce_last(calls, pointer, tensor)
+        return self._run(sync, calls, [tensor], source, back(tensor, source))
+
+    def _may_wait(self) -> bool:
+        """Whether DDP's reducer is the caller, and nobody needs what this rank does until the reducer waits.
+
+        That is at the end of the backward pass.  Before, other ranks may wait for messages, or for calls on other groups.
+        """
+        is_alone = self._job.has_one_group and self._messages is None
+        return is_alone and self._timeout_s is None and self._gathered is None and is_backward_pass()
+
+    def _reduce_last(self, calls: Sequence[Call], pointer: int, tensor: Tensor) -> dist.Work:
+        """The last bucket overlaps with nothing, and waking threads takes longer than waiting here."""
+        self._call(calls)
+        known = self.last_buckets.get(pointer)
+        if known is None or known[0] is not tensor:
+            future: torch.futures.Future[Any] = torch.futures.Future()
+            future.set_result([tensor])
+            known = self.last_buckets[pointer] = (tensor, c10d._create_work_from_future(future))
+        return known[1]
 
     def _reduce_list(self, tensors: Sequence[Tensor], sync: Sync, op: Any) -> dist.Work:
         """Several tensors in place of one count as those of several ranks."""
@@ -247,9 +285,10 @@ class Collectives:
         return self._run(sync, (call,), list(tensors), total, after)
 
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None) -> dist.Work:
-        sync, op = _is_sync(opts), _red_op(opts)
-        if any(tensor.dtype not in REDUCIBLE or tensor.is_sparse for tensor in tensors) or op not in OPS:
-            return for_caller(ManyWork([self._reduce_one(tensor, sync, op) for tensor in tensors], self._flights))
+        sync, number = _is_sync(opts), _number(opts)
+        if number is None or any(tensor.dtype not in REDUCIBLE or tensor.is_sparse for tensor in tensors):
+            works = [self._reduce_one(tensor, sync, number, opts) for tensor in tensors]
+            return for_caller(ManyWork(works, self._flights))
         sources = [dense(tensor) for tensor in tensors]
         seen: set[int] = set()
         for i, source in enumerate(sources):  # a tensor may be there twice, on this rank alone
@@ -257,7 +296,7 @@ class Collectives:
                 sources[i] = source.clone()
             seen.add(source.data_ptr())
         calls = [
-            ("comm_all_reduce", (source.data_ptr(), source.data_ptr(), source.numel(), DTYPES[source.dtype], OPS[op]))
+            ("comm_all_reduce", (source.data_ptr(), source.data_ptr(), source.numel(), DTYPES[source.dtype], number))
             for source in sources
         ]
 

@@ -100,19 +100,22 @@ class Arena:
 
 
 class _Buckets(TorchDispatchMode):
-    """Large tensors that are made while it is active lie in the arena."""
+    """Large tensors that are made while it is active lie in the arena.  last: the address of the last one"""
 
     def __init__(self, arena: Arena) -> None:
         super().__init__()
         self._arena = arena
+        self.last = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         options = kwargs or {}
         if func is torch.ops.aten.empty.memory_format and _is_plain(options):
-            (shape,) = args
-            made = self._arena.empty(shape[0], options["dtype"]) if len(shape) == 1 else None
-            if made is not None:
-                return made
+            (shape,), dtype = args, options["dtype"]
+            shared = self._arena.empty(shape[0], dtype) if len(shape) == 1 else None
+            made = func(*args, **options) if shared is None else shared
+            if len(shape) == 1 and dtype.is_floating_point:  # which parameters were used is an integer for each
+                self.last = made.data_ptr()
+            return made
         return func(*args, **options)
 
 
@@ -132,20 +135,36 @@ def install() -> None:
         is_accel_torch = True
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
-            arenas = [getattr(value, "arena", None) for value in (*args, *kwargs.values())]
-            found = [arena for arena in arenas if isinstance(arena, Arena) and arena.is_shared]
-            self._arena = found[0] if found else None
+            groups = [value for value in (*args, *kwargs.values()) if isinstance(getattr(value, "arena", None), Arena)]
+            self._group = groups[0] if groups and groups[0].arena.is_shared else None
+            self._is_rebuilt = False
+            self._forget: Any = None
             self._run(super().__init__, *args, **kwargs)
 
         def _rebuild_buckets(self) -> bool:
-            return self._run(super()._rebuild_buckets)
+            """Torch calls it before each forward pass, but makes buckets in one of them."""
+            if self._is_rebuilt:  # a dispatch mode takes its time
+                return super()._rebuild_buckets()
+            self._is_rebuilt = self._run(super()._rebuild_buckets)
+            return self._is_rebuilt
 
         def _run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
             # Inside of another mode, such as that of fake tensors, nothing may be real.
-            if self._arena is None or torch._C._len_torch_dispatch_stack():
+            if self._group is None or torch._C._len_torch_dispatch_stack():
                 return function(*args, **kwargs)
-            with _Buckets(self._arena):
-                return function(*args, **kwargs)
+            with _Buckets(self._group.arena) as buckets:
+                result = function(*args, **kwargs)
+            if buckets.last:
+                self._note_last(self._group.last_buckets, buckets.last)
+            return result
+
+        def _note_last(self, buckets: dict[int, Any], address: int) -> None:
+            """As long as this bucket is there, buckets[address] is."""
+            if self._forget is not None:
+                self._forget()
+            buckets[address] = None
+            self._forget = weakref.finalize(self, buckets.pop, address, None)
+            self._forget.atexit = False
 
     Reducer.__name__ = Reducer.__qualname__ = base.__name__
     Reducer.__module__ = base.__module__
