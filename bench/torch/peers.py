@@ -4,7 +4,8 @@
     accelerate launch --cpu --num_processes 2 peers.py [--fastest] [--large | --overlap] [ROUNDS [PARAMETERS...]]
 
 Times are those of the slowest rank; printed are medians of all rounds.  "shared" is accel with tensors, and buckets of
-DistributedDataParallel, in memory that all ranks have mapped; "accel" has all in torch's own.
+DistributedDataParallel, in memory that all ranks have mapped; "accel" has all in torch's own.  "empty" has a process
+group whose all-reduce is one line of Python, and does nothing: no group in Python can be faster.
 
 PARAMETERS: only steps, of models of about so many
 --fastest: not medians, but the lowest, for machines on which other programs run
@@ -23,6 +24,7 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._C import _distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 import accel_torch  # noqa: F401
@@ -98,12 +100,24 @@ def reduce_late(group: dist.ProcessGroup) -> Callable[[object, dist.GradBucket],
     return hook
 
 
+done: dict[int, dist.Work] = {}  # by the size of the bucket
+
+
+def reduce_nothing(tensors: list[torch.Tensor], _options: object = None) -> dist.Work:
+    work = done.get(tensors[0].numel())
+    if work is None:
+        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+        future.set_result(tensors)
+        work = done[tensors[0].numel()] = _distributed_c10d._create_work_from_future(future)
+    return work
+
+
 def make_step(name: str, width: int, depth: int, is_late: bool = False) -> tuple[Callable[[], None], int]:
     """A step of training, and the number of parameters."""
     torch.manual_seed(0)
     model = nn.Sequential(*(layer for _ in range(depth) for layer in (nn.Linear(width, width), nn.ReLU())))
     _memory.is_on = name == "shared"
-    group = {**groups, "shared": groups["accel"]}.get(name)
+    group = {**groups, "shared": groups["accel"], "empty": groups["accel"]}.get(name)
     ready = DistributedDataParallel(model, process_group=group) if group else model
     if is_late and group:
         ready.register_comm_hook(None, reduce_late(group))
@@ -116,21 +130,27 @@ def make_step(name: str, width: int, depth: int, is_late: bool = False) -> tuple
         ready(batch).square().mean().backward()
         optimizer.step()
 
-    return step, sum(parameter.numel() for parameter in model.parameters())
+    def step_empty() -> None:
+        groups["accel"].allreduce = reduce_nothing
+        step()
+        del groups["accel"].allreduce
+
+    return step_empty if name == "empty" else step, sum(parameter.numel() for parameter in model.parameters())
 
 
 def steps(shapes: Sequence[tuple[int, int]]) -> None:
     say(f"\nsteps of DDP, {size} ranks, batches of 16, plain SGD; alone: the same without DDP, in all processes")
-    say("parameters    accel us   shared us     gloo us    alone us  gloo/accel  gloo/shared")
+    say("parameters    accel us   shared us    empty us     gloo us    alone us  gloo/accel  gloo/shared")
     for width, depth in shapes:
         calls = {}
-        for name in ("accel", "shared", "gloo", "alone"):
+        names = ("accel", "shared", "empty", "gloo", "alone")
+        for name in names:
             calls[name], count = make_step(name, width, depth)
         for _ in range(2):
             for call in calls.values():
                 call()
         times = measure(calls, 30 if count < 1e6 else 10 if count < 3e7 else 3)
-        columns = " ".join(f"{times[name]:11.1f}" for name in ("accel", "shared", "gloo", "alone"))
+        columns = " ".join(f"{times[name]:11.1f}" for name in names)
         say(f"{count:10} {columns} {times['gloo'] / times['accel']:11.2f} {times['gloo'] / times['shared']:12.2f}")
     _memory.is_on = True
 
