@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests/torch/buckets.sh launches on 2 ranks: buckets.py HOW.  The last bucket of DistributedDataParallel.
 
-  waited      the reducer's call on it ends before it returns; the others, and those of a hook, do not
+  waited      the reducer's call on it waits for its end, the others do not
+  late        not for long
   kept        the group forgets a bucket with its model, and one that is made again
   crossed     two models of two groups, through which the ranks pass in different orders
+  compiled    a model that torch.compile() has compiled
   answered    a rank makes its last call when a message has come, which the other one sends after its own
 """
 
@@ -21,6 +23,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import accel_torch  # noqa: F401
+from accel_torch import _backend
 
 dist.init_process_group("accel")
 rank = dist.get_rank()
@@ -42,10 +45,11 @@ def watch(name: str) -> None:
     setattr(world, name, call)
 
 
-def make(group: Optional[dist.ProcessGroup] = None, depth: int = 1, **more: bool) -> DistributedDataParallel:
+def make(group: Optional[dist.ProcessGroup] = None, depth: int = 1, **more: Any) -> DistributedDataParallel:
     torch.manual_seed(depth)
     layers = [nn.Linear(WIDTH, WIDTH) for _ in range(depth)]
-    return DistributedDataParallel(nn.Sequential(*layers), process_group=group, bucket_cap_mb=0.01, **more)
+    more = {"bucket_cap_mb": 0.01, **more}
+    return DistributedDataParallel(nn.Sequential(*layers), process_group=group, **more)
 
 
 def step(model: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -56,33 +60,32 @@ def gradients(model: nn.Module) -> list[torch.Tensor]:
     return [parameter.grad for parameter in model.parameters()]
 
 
-def waited() -> None:
-    models = [make(depth=3), make(dist.new_group(backend="gloo"), depth=3)]
+def train(**more: bool) -> None:
+    """A model of several buckets, with the gradients of gloo."""
+    models = [make(depth=3, **more), make(dist.new_group(backend="gloo"), depth=3, **more)]
     watch("_reduce_last")
     watch("_run")
     for number in range(3):
+        finished.clear()
         for model in models:
             model.zero_grad()
             step(model)
         assert all(map(torch.equal, *map(gradients, models)))
-        assert finished[-1] and (rank == 1 or not any(finished[:-1])), finished
         assert len(finished) > 1 or number == 0, finished  # torch begins with one bucket
-        finished.clear()
-    step(make(depth=3, find_unused_parameters=True))
-    assert finished[-2], finished  # then the reducer asks which parameters were used
     del world._reduce_last, world._run
-    finished.clear()
 
-    def hook(_state: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        time.sleep(0.2 * rank)
-        work = dist.all_reduce(bucket.buffer(), async_op=True)
-        finished.append(work.is_completed())
-        return work.get_future().then(lambda future: future.value()[0])
 
-    hook.__annotations__.clear()  # these are texts, and torch expects types
-    models[0].register_comm_hook(None, hook)
-    step(models[0])
-    assert len(finished) > 1 and (rank == 1 or not any(finished)), finished
+def waited() -> None:
+    _backend._MOMENT_S = 60
+    train()
+    assert finished[-1] and (rank == 1 or not any(finished[:-1])), finished
+    train(find_unused_parameters=True)
+    assert finished[-2], finished  # then the reducer asks which parameters were used
+
+
+def late() -> None:
+    train()
+    assert rank == 1 or not any(finished), finished
 
 
 def kept() -> None:
@@ -102,17 +105,28 @@ def crossed() -> None:
     first, second = make(), make(dist.new_group())
     for _ in range(2):  # after the first, each makes its buckets again, on all ranks in one order
         step(lambda rows: second(first(rows)))
+    assert world.last_buckets
     if rank == 0:
         step(lambda rows: second(first(rows)))
     else:
         step(lambda rows: first(second(rows)))
 
 
+def compiled() -> None:
+    models = [make(bucket_cap_mb=25), make(dist.new_group(backend="gloo"), bucket_cap_mb=25)]
+    for model in models:
+        run = torch.compile(model, backend="aot_eager")
+        for _ in range(3):
+            model.zero_grad()
+            step(run)
+    assert all(map(torch.equal, *map(gradients, models)))
+
+
 def answered() -> None:
-    model = make()
-    step(model)
-    word = torch.zeros(1)
-    (dist.send if rank == 0 else dist.recv)(word, 1 - rank)
+    model, word = make(), torch.zeros(1)
+    for _ in range(2):
+        step(model)
+    assert world.last_buckets
     rows = 2 * torch.ones((2, WIDTH), requires_grad=True)  # whose gradient comes after those of the parameters
     out = model(rows)
     if rank == 0:

@@ -20,7 +20,7 @@ from ._barrier import monitor
 from ._described import Described
 from ._lane import Check, Function, Lane, meet
 from ._library import errors, fail, library
-from ._site import call_site, is_backward_pass
+from ._site import call_site
 from ._tensors import (
     Tensor,
     are_even,
@@ -45,6 +45,7 @@ Call = tuple[str, tuple[int, ...]]
 
 
 _NO_TIME = timedelta()
+_MOMENT_S = 2e-3  # how long the last bucket is waited for in the call
 
 
 class _Limited:
@@ -131,7 +132,6 @@ class Collectives:
         self._comms = [comm]  # all of this group
         self.set_timeout(timeout)
         job.groups.add(self)
-        job.has_one_group = comm == job.world
 
     # ---- calls ----
 
@@ -147,12 +147,17 @@ class Collectives:
             work = DoneWork(tensors)
             work.sequence = self._sequence
             return work
+        started = self._start(calls, tensors, keep, after)
+        return self._note(FlightWork(started, sync.seconds if isinstance(sync, _Limited) else self._timeout_s))
+
+    def _start(self, calls: Sequence[Call], tensors: Any, keep: Any, after: After) -> Started:
+        """Start calls of libaccel, one after the other.  Arguments: as for _run()"""
         file, line = call_site()
-        self._sequence += 1
         handles: list[ctypes.c_void_p] = []
         try:
             with self._calls:
                 self._check_open()
+                self._sequence += 1
                 for name, args in calls:
                     handle = ctypes.c_void_p()
                     start = getattr(self._library, name + "_start")
@@ -164,15 +169,14 @@ class Collectives:
             if handles:
                 Started(handles, tensors, keep, None, self._waiter).attend()
             raise
-        started = Started(handles, tensors, keep, after, self._waiter)
-        return self._note(FlightWork(started, sync.seconds if isinstance(sync, _Limited) else self._timeout_s))
+        return Started(handles, tensors, keep, after, self._waiter)
 
     def _call(self, calls: Sequence[Call]) -> None:
         """Make calls of libaccel, and wait for each."""
         file, line = call_site()
-        self._sequence += 1
         with self._calls:
             self._check_open()
+            self._sequence += 1
             for name, args in calls:
                 status = getattr(self._library, name)(file, line, self._comm, *args, errors.pointer)
                 if status:
@@ -229,21 +233,18 @@ class Collectives:
         source = dense(tensor)
         pointer = source.data_ptr()
         calls = (("comm_all_reduce", (pointer, pointer, source.numel(), dtype, number)),)
-        if pointer in self.last_buckets and sync is False and source is tensor and self._may_wait():
+        if pointer in self.last_buckets and sync is False and source is tensor and self._gathered is None:
             return self._reduce_last(calls, pointer, tensor)
         return self._run(sync, calls, [tensor], source, back(tensor, source))
 
-    def _may_wait(self) -> bool:
-        """Whether DDP's reducer is the caller, and nobody needs what this rank does until the reducer waits.
-
-        That is at the end of the backward pass.  Before, other ranks may wait for messages, or for calls on other groups.
-        """
-        is_alone = self._job.has_one_group and self._messages is None
-        return is_alone and self._timeout_s is None and self._gathered is None and is_backward_pass()
-
     def _reduce_last(self, calls: Sequence[Call], pointer: int, tensor: Tensor) -> dist.Work:
-        """The last bucket overlaps with nothing, and waking threads takes longer than waiting here."""
-        self._call(calls)
+        """Wait a moment: the reducer waits next, and to wake threads for it takes longer than most ranks are late.
+
+        Not longer: other ranks may need what this one does until the backward pass ends.
+        """
+        started = self._start(calls, [tensor], tensor, None)
+        if not started.ends_within(_MOMENT_S) or started.error is not None:
+            return self._note(FlightWork(started, self._timeout_s))
         known = self.last_buckets.get(pointer)
         if known is None or known[0] is not tensor:
             future: torch.futures.Future[Any] = torch.futures.Future()

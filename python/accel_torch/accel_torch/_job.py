@@ -42,7 +42,6 @@ class Job:
         self.has_mpi = library().comm_engine(self.world) == b"mpi"
         self.arena = _memory.Arena(acc, self.world, self.size)
         self.groups: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.has_one_group = True  # until another one is made
         self.abandoned: list[Any] = []  # groups with calls that have timed out, but have not ended
         self._share()
 

@@ -100,7 +100,7 @@ class Arena:
 
 
 class _Buckets(TorchDispatchMode):
-    """Large tensors that are made while it is active lie in the arena.  last: the address of the last one"""
+    """Large tensors that are made while it is active lie in the arena.  last: the address of the last bucket, if dense"""
 
     def __init__(self, arena: Arena) -> None:
         super().__init__()
@@ -113,7 +113,7 @@ class _Buckets(TorchDispatchMode):
             (shape,), dtype = args, options["dtype"]
             shared = self._arena.empty(shape[0], dtype) if len(shape) == 1 else None
             made = func(*args, **options) if shared is None else shared
-            if len(shape) == 1 and dtype.is_floating_point:  # which parameters were used is an integer for each
+            if len(shape) == 1 and (dtype.is_floating_point or dtype.is_complex):  # no table of used parameters
                 self.last = made.data_ptr()
             return made
         return func(*args, **options)
@@ -141,12 +141,18 @@ def install() -> None:
             self._forget: Any = None
             self._run(super().__init__, *args, **kwargs)
 
+        @torch._disable_dynamo  # type: ignore[untyped-decorator]  # torch.compile() cannot follow it
         def _rebuild_buckets(self) -> bool:
             """Torch calls it before each forward pass, but makes buckets in one of them."""
             if self._is_rebuilt:  # a dispatch mode takes its time
                 return super()._rebuild_buckets()
             self._is_rebuilt = self._run(super()._rebuild_buckets)
             return self._is_rebuilt
+
+        def _reset_state(self) -> None:
+            """Before torch makes buckets once more, for another group."""
+            self._is_rebuilt = False
+            super()._reset_state()
 
         def _run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
             # Inside of another mode, such as that of fake tensors, nothing may be real.

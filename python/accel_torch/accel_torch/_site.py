@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who called: the line of the program that called torch.distributed, which libaccel's messages name, or torch's C++."""
+"""The line of the program that called torch.distributed: libaccel's messages name it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,3 @@ def call_site() -> tuple[bytes, int]:
             return file, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return b"python", 0
-
-
-_BACKWARD = torch.autograd.graph._engine_run_backward.__code__
-
-
-def is_backward_pass() -> bool:
-    """Whether C++ code of a backward pass has called this package, such as DDP's reducer: no hook of the program."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__package__") == __package__:
-        frame = frame.f_back  # type: ignore[assignment]
-    return frame is not None and frame.f_code is _BACKWARD
