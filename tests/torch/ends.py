@@ -9,6 +9,7 @@
   timed_out   a call that no other rank makes, in a group with a short timeout
   longer      a call that waits longer than the default group may, in a group with a longer timeout
   monitored   monitored_barrier(), after which rank 0 is gone
+  left        a call that no other rank makes, whose Work a program still has when it ends
   aborted     abort() while another thread is in a call
   starts      (engine mpi) starts wait for no other rank, and keep no thread of Python waiting
 """
@@ -299,6 +300,16 @@ def monitored() -> None:
     if rank == 0:
         print("as expected: monitored\n", end="", flush=True)
         os._exit(0)
+
+
+def left() -> None:
+    global work
+    if begin() == 0:
+        work = dist.all_reduce(torch.ones(3), async_op=True)
+        sys.last_value = dist.all_reduce(torch.ones(3), async_op=True)  # which goes before modules do
+    dist.distributed_c10d._get_default_store().add("there", 1)
+    while dist.distributed_c10d._get_default_store().add("there", 0) < 2:
+        time.sleep(0.01)
 
 
 def aborted() -> None:

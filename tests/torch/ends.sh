@@ -18,6 +18,7 @@ test_expect_success 'a message that is never sent keeps no rank from leaving' 'e
 test_expect_success 'a call that has timed out keeps nobody from leaving' 'ends timed_out'
 test_expect_success 'a group with a longer timeout waits longer' 'ends longer'
 test_expect_success 'monitored_barrier() does not need the store of a rank that has passed it' 'ends monitored'
+test_expect_success 'a program ends with a call in flight' 'ends left && ! grep Traceback err'
 test_expect_success 'abort() while another thread is in a call' 'ends aborted'
 . "$srcdir/tests/engines/under_mpirun.sh"
 test_expect_success 'engine mpi: starts wait for no other rank' '

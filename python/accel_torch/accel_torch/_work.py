@@ -354,9 +354,16 @@ class FlightWork(NumberedWork):
     def get_future(self) -> torch.futures.Future[Any]:
         return self._flight.get_future(self._limit())
 
-    def __del__(self) -> None:
+    def __del__(
+        self, is_ending: Any = sys.is_finalizing, hold: Any = ctypes.pythonapi.Py_IncRef, this: Any = ctypes.py_object
+    ) -> None:
+        """When the interpreter ends, no thread can begin, and modules may have lost their names."""
         flight = self._flight
-        if not flight.done:  # its tensors have to stay
+        if flight.done:
+            return
+        if is_ending():
+            hold(this(flight))  # its tensors have to stay
+        else:
             flight.attend()
 
 
@@ -422,7 +429,7 @@ class ManyWork(FlightWork):
     def __init__(self, works: Sequence[dist.Work], flights: Pending) -> None:
         super().__init__(ManyWork._All(works, flights))
 
-    def __del__(self) -> None:
+    def __del__(self, *_: Any, **__: Any) -> None:
         pass  # the works of the single calls see to their tensors
 
 
