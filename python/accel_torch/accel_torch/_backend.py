@@ -243,8 +243,9 @@ class Collectives:
         Not longer: other ranks may need what this one does until the backward pass ends.
         """
         started = self._start(calls, [tensor], tensor, None)
+        work = self._note(FlightWork(started, self._timeout_s))  # also in case of an interrupt
         if not started.ends_within(_MOMENT_S) or started.error is not None:
-            return self._note(FlightWork(started, self._timeout_s))
+            return work
         known = self.last_buckets.get(pointer)
         if known is None or known[0] is not tensor:
             future: torch.futures.Future[Any] = torch.futures.Future()
